@@ -144,8 +144,8 @@ def _dead_cluster_page() -> str:
 
 
 def _findings_page() -> str:
-    from seglog.rescue.doctor.cases import CASES
     from seglog.verification.finding_codes import CODES, Notice
+    from seglog_rescue.doctor.cases import CASES
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- the findings of seglog verify and seglog doctor")

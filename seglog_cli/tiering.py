@@ -14,8 +14,8 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.format.tier_keys import PrivateKey
-    from seglog.tiers.segments import Remark
-    from seglog.tiers.tiered_partition import TierOptions
+    from seglog_stores.tiers.segments import Remark
+    from seglog_stores.tiers.tiered_partition import TierOptions
 
 
 @dataclass

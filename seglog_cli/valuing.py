@@ -12,7 +12,7 @@ from seglog_cli.options import OptionGroup, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.values.forms import Values
+    from seglog_ask.values.forms import Values
 
 _FORMS = (
     "auto|string|hex|base64|short|int|long|float|double|short-le|int-le|long-le|float-le|double-le|uuid|json|gzip"

@@ -3,6 +3,6 @@
 Nothing heavy is imported here, because one such package that fails to import disables discovery for all of them.
 """
 
-from seglog.spark.source import SeglogDataSource as DefaultSource
+from seglog_ask.spark.source import SeglogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

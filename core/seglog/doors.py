@@ -13,29 +13,29 @@ from typing import Any
 
 DOORS = {
     # opens what URLs name: () -> storage.routing.StoreFiles
-    "store files": ("seglog.remote.routing", "shared_remote_files"),
+    "store files": ("seglog_stores.remote.routing", "shared_remote_files"),
     # shows tiers as directories: (fs, paths, options, on_remark) -> (fs, paths), None if no path is in a tier
-    "tiers": ("seglog.tiers.asked", "shown_tiers"),
+    "tiers": ("seglog_stores.tiers.asked", "shown_tiers"),
     # how tiers are read: (fs, local, keys, metadata, warn) -> tiers.tiered_partition.TierOptions
-    "tier options": ("seglog.tiers.asked", "tier_options"),
+    "tier options": ("seglog_stores.tiers.asked", "tier_options"),
     # the private key of a tier's key pair: (fs, path) -> format.tier_keys.PrivateKey
-    "tier key": ("seglog.tiers.segments", "read_private_key"),
+    "tier key": ("seglog_stores.tiers.segments", "read_private_key"),
     # settles an append of Spark's to several partitions that its journal shows: (fs, log directory, open_directory)
     "staged append": ("seglog.log.staged_settling", "settle_if_possible"),
     # what decodes keys and values: (fs, key, value, schemas, schema, beside) -> values.forms.Values, None for nothing
-    "values": ("seglog.values.sources", "values_of"),
+    "values": ("seglog_ask.values.sources", "values_of"),
     # what a partition directory holds by its name: (name) -> values.internal_topics.Kind or None
-    "internal kind": ("seglog.values.internal_topics", "kind_of_partition"),
+    "internal kind": ("seglog_ask.values.internal_topics", "kind_of_partition"),
     # the decoder of one of Kafka's own topics: (topic) -> values.internal_topics.Decoder
-    "internal decoder": ("seglog.values.internal_topics", "decoder_of"),
+    "internal decoder": ("seglog_ask.values.internal_topics", "decoder_of"),
     # the first record that a broker's cleaner fails on: (fs, segments, Kafka, config) -> cleaner.hazards.Hazard
     "too large to clean": ("seglog.cleaner.hazards", "first_too_large"),
     # what a start would do with one broker's log directories: (fs, paths, clock, settings_of, deep=) -> Diagnosis rows
-    "diagnoses": ("seglog.rescue.doctor.doctor", "diagnoses"),
+    "diagnoses": ("seglog_rescue.doctor.doctor", "diagnoses"),
     # what the consumer groups of log directories hold: (fs, targets) -> operations.groups.GroupsReport
-    "groups": ("seglog.operations.groups", "read_groups"),
+    "groups": ("seglog_rescue.operations.groups", "read_groups"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
-    "arrow reader": ("seglog.table.columns", "reader_of"),
+    "arrow reader": ("seglog_ask.table.columns", "reader_of"),
 }
 
 

@@ -30,9 +30,9 @@ from seglog_cli.session import Session
 from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
-    from seglog.backup.repository import Repository
     from seglog.format.snapshot_manifest import Snapshot
-    from seglog.operations.backup import BackupOutcome
+    from seglog_rescue.backup.repository import Repository
+    from seglog_rescue.operations.backup import BackupOutcome
 
 app = typer.Typer(cls=with_default("create"), rich_markup_mode=None, context_settings=CONTEXT)
 RepositoryPlace = Annotated[Path, argument("REPOSITORY", "A directory or URL that `seglog backup --to` has made.")]
@@ -89,8 +89,8 @@ def create(
       seglog backup /var/lib/kafka/data --to /mnt/backup
       seglog backup create --dry-run /var/lib/kafka/data --to /mnt/backup
     """
-    from seglog.operations.backup import BackupRequest, backup
     from seglog.storage.routing import machine_files
+    from seglog_rescue.operations.backup import BackupRequest, backup
 
     request = BackupRequest(log_directories, to, uncommitted, dry_run)
     with session.progress("back up", _log_bytes(session, log_directories)) as progress:
@@ -114,7 +114,7 @@ def _log_bytes(session: Session, directories: list[Path]) -> int | None:
 
 
 def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) -> int:
-    from seglog.backup.restoring import damage_of
+    from seglog_rescue.backup.restoring import damage_of
 
     snapshot, console = outcome.snapshot, session.console
     damage = list(damage_of(snapshot))
@@ -188,8 +188,8 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
 
 
 def _opened(place: Path) -> Repository:
-    from seglog.operations.backup import opened
     from seglog.storage.routing import machine_files
+    from seglog_rescue.operations.backup import opened
 
     return opened(machine_files(), place)
 
@@ -252,8 +252,8 @@ def verify(
     """
     import random
 
-    from seglog.backup.restoring import snapshots_text, verify_snapshots
     from seglog.units import parse_part
+    from seglog_rescue.backup.restoring import snapshots_text, verify_snapshots
 
     share = 1.0 if sample is None else parsed("--sample", parse_part, sample)
     opened = _opened(repository)
@@ -306,8 +306,8 @@ def restore(
       seglog backup restore /mnt/backup -o /tmp/restored
       seglog backup restore /mnt/backup --snapshot latest -o /tmp/restored
     """
-    from seglog.backup.restoring import restore_snapshot
-    from seglog.operations.backup import chosen_snapshot
+    from seglog_rescue.backup.restoring import restore_snapshot
+    from seglog_rescue.operations.backup import chosen_snapshot
 
     if snapshot is not None and at is not None:
         raise UsageError("--snapshot and --at both choose a snapshot: give one of them")
@@ -361,8 +361,8 @@ def prune(
       seglog backup prune /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
       seglog backup prune /mnt/backup --keep-last 3
     """
-    from seglog.backup.pruning import KeepRules
-    from seglog.backup.pruning import prune as prune_repository
+    from seglog_rescue.backup.pruning import KeepRules
+    from seglog_rescue.backup.pruning import prune as prune_repository
 
     rules = KeepRules(keep_last, keep_daily, keep_weekly, keep_monthly)
     if rules == KeepRules():

@@ -16,7 +16,7 @@ from seglog_cli.tiering import Tiers
 from seglog_cli.views.findings import show_group
 
 if TYPE_CHECKING:
-    from seglog.rescue.doctor.doctor import Diagnosis, DoctorSummary
+    from seglog_rescue.doctor.doctor import Diagnosis, DoctorSummary
 
 _STEPS_SHOWN = 8
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
@@ -70,7 +70,7 @@ def run(
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
       seglog doctor --kafka-version 4.4 --config server.properties /var/lib/kafka/data
     """
-    from seglog.rescue.doctor.doctor import Doctor
+    from seglog_rescue.doctor.doctor import Doctor
 
     session, log_directories = tiers.seen(session, session.paths_or_here(log_directories), warn_of_runs=False)
     mends: dict[str, str] = {}
@@ -141,7 +141,7 @@ def show_diagnosis(console: Console, row: Diagnosis) -> None:
 
 def mend_text(console: Console, mend: str) -> str:
     """Returns what mends a diagnosis: a command, which is not broken over lines, or a sentence."""
-    from seglog.rescue.doctor.cases import TOOLS
+    from seglog_rescue.doctor.cases import TOOLS
 
     return console.command(mend) if mend.startswith(TOOLS) else mend
 

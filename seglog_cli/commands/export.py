@@ -85,8 +85,8 @@ def run(
       seglog export orders-none-0 -o - --format csv
       seglog export kafka-logs/orders -o orders.parquet
     """
-    from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
-    from seglog.operations.export import exported_partitions, with_types
+    from seglog_ask.operations.export import exported_partitions, with_types
+    from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)

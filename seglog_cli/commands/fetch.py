@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.operations.fetch import Fetched
+    from seglog_stores.operations.fetch import Fetched
 
 
 @command
@@ -57,7 +57,7 @@ def run(
       seglog fetch /mnt/tier --tier-key key1=private.pem -o restored
       seglog fetch /mnt/tier/kafka-tiered-storage --local /var/lib/kafka/data -o restored
     """
-    from seglog.operations.fetch import FetchOptions, fetch, fetch_targets
+    from seglog_stores.operations.fetch import FetchOptions, fetch, fetch_targets
 
     looking, paths = tiers.seen(session, sources, warn_of_runs=False)  # the fetch itself refuses
     try:

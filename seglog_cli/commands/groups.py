@@ -17,7 +17,7 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from seglog.consumer_groups.group_states import Member, Topology
     from seglog.model import TopicPartition
-    from seglog.operations.groups import Group, GroupPartition, GroupsReport
+    from seglog_rescue.operations.groups import Group, GroupPartition, GroupsReport
 
 _NAMED = 5  # partitions that a warning names
 FORMATS = ("table", "json", "reset-csv")
@@ -71,8 +71,8 @@ def run(
       seglog groups --at 2026-11-21T05:03:44Z /var/lib/kafka/data
       seglog groups --csv /var/lib/kafka/data
     """
-    from seglog.operations.groups import read_groups
     from seglog.scan.listing import resolve_paths
+    from seglog_rescue.operations.groups import read_groups
 
     asked = {"reset-csv"} if as_csv else set()
     asked |= {one_of("--format", output_format, FORMATS)} if output_format is not None else set()
@@ -129,7 +129,7 @@ def show_reset_csv(console: Console, report: GroupsReport) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
     from seglog.consumer_groups.group_states import SHARE
     from seglog.escaping import command_line
-    from seglog.operations.groups import reset_csv, resettable
+    from seglog_rescue.operations.groups import reset_csv, resettable
 
     left_out = [group.name for group in report.groups if group.kind == SHARE]
     if left_out:

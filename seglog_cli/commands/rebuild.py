@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 from seglog_cli.tables import Layout, number_cell
 
 if TYPE_CHECKING:
-    from seglog.rescue.rebuild.plan import PlannedTopic, RebuildPlan
+    from seglog_rescue.rebuild.plan import PlannedTopic, RebuildPlan
 
 _SNAPSHOTS = 2  # one snapshot, in the two places where a controller may look for it
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
@@ -92,7 +92,7 @@ def run(
       seglog rebuild /mnt/broker1/kafka /mnt/broker2/kafka /mnt/controller/kafka -o rebuilt
       seglog rebuild /mnt/broker1/kafka /mnt/broker2/kafka --metadata /backup/__cluster_metadata-0 -o rebuilt
     """
-    from seglog.operations.rebuild import RebuildRequest, plan_rebuild, require_output, write_rebuilt
+    from seglog_rescue.operations.rebuild import RebuildRequest, plan_rebuild, require_output, write_rebuilt
 
     request = RebuildRequest(
         [session.resolved(path) for path in directories],
@@ -243,7 +243,7 @@ def _topic_row(topic: PlannedTopic) -> dict[str, Any]:
 
 
 def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
-    from seglog.operations.rebuild import copies, snapshot_places
+    from seglog_rescue.operations.rebuild import copies, snapshot_places
 
     old = f": {', '.join(map(str, plan.old_metadata))}" if plan.old_metadata else ""
     made = " ".join(str(path) for path in snapshot_places(output))

@@ -15,9 +15,9 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.operations.groups import GroupsReport
-    from seglog.serve.replay.replay import PartitionReplay, Replay, Translated
-    from seglog.serve.replay.state import ReplayState
+    from seglog_rescue.operations.groups import GroupsReport
+    from seglog_rescue.serve.replay.replay import PartitionReplay, Replay, Translated
+    from seglog_rescue.serve.replay.state import ReplayState
 
 
 @command
@@ -75,9 +75,9 @@ def run(
       seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
       seglog replay --to kafka:9092 --state o.state --topic orders=orders-new --throttle 20MB /mnt/dead/data/orders-0
     """
-    from seglog.serve.catalog import Catalog
-    from seglog.serve.replay.replay import Replay
-    from seglog.serve.replay.target import TargetCluster
+    from seglog_rescue.serve.catalog import Catalog
+    from seglog_rescue.serve.replay.replay import Replay
+    from seglog_rescue.serve.replay.target import TargetCluster
 
     require_servers("--to", to)
     if groups and map_file is None:
@@ -136,8 +136,8 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
 def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
     """Reads the groups of the log directories that are named, or that named partitions are in."""
     from seglog.errors import NotALogError
-    from seglog.operations.groups import read_groups
     from seglog.scan.listing import Target, TargetKind, log_directory_of, resolve_paths
+    from seglog_rescue.operations.groups import read_groups
 
     directories = list(dict.fromkeys(log_directory_of(target) for target in resolve_paths(session.fs, paths)))
     try:

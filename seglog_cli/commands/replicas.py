@@ -17,9 +17,9 @@ from seglog_cli.tables import Layout, time_cell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.operations.replicas import ReplicasReport
-    from seglog.rescue.replicas.comparison import Choice, CopyVerdict, Loss, PartitionVerdict
-    from seglog.rescue.replicas.facts import HostFacts
+    from seglog_rescue.operations.replicas import ReplicasReport
+    from seglog_rescue.replicas.comparison import Choice, CopyVerdict, Loss, PartitionVerdict
+    from seglog_rescue.replicas.facts import HostFacts
 
 _HEADING = ("PARTITION", "BROKER", "LOG-END-OFFSET", "WHY", "LOSES", "OTHER BROKERS LOSE")
 
@@ -79,8 +79,8 @@ def run(
       seglog replicas broker1.facts broker2.facts broker3.facts
       seglog replicas --json /mnt/broker1/kafka /mnt/broker2/kafka /mnt/controller/kafka
     """
-    from seglog.operations.replicas import ReplicasRequest, compare, write_steps
-    from seglog.operations.replicas import collect as collect_facts
+    from seglog_rescue.operations.replicas import ReplicasRequest, compare, write_steps
+    from seglog_rescue.operations.replicas import collect as collect_facts
 
     request = ReplicasRequest(sources, metadata or (), nodes_of(node))
     if collect is not None:
@@ -103,7 +103,7 @@ def run(
 
 def write(session: Session, facts: HostFacts, place: Path, *, replace: bool) -> int:
     """Writes the facts, and says what they hold."""
-    from seglog.operations.replicas import write_collected
+    from seglog_rescue.operations.replicas import write_collected
 
     size = write_collected(session.fs, facts, session.resolved(place), replace=replace)
     replicas = [replica for directory in facts.directories for replica in directory.replicas]
@@ -148,7 +148,7 @@ def show_report(console: Console, report: ReplicasReport) -> None:
 
 def show_end(console: Console, report: ReplicasReport, made: Sequence[Path], code: ExitCode) -> None:
     """Shows how many partitions agree, and what to do."""
-    from seglog.operations.replicas import step_lines
+    from seglog_rescue.operations.replicas import step_lines
 
     agree = len(report.partitions) - len(report.in_question)
     if console.as_json:

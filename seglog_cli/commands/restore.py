@@ -14,7 +14,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.restore import RestoredPartition, RestorePlan
+    from seglog_rescue.operations.restore import RestoredPartition, RestorePlan
 
 
 @command
@@ -63,7 +63,7 @@ def run(
       seglog restore --dry-run /var/lib/kafka/data -o restored
       seglog restore /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a /var/lib/kafka/data/orders-0 -o restored
     """
-    from seglog.operations.restore import plan_restore, restore
+    from seglog_rescue.operations.restore import plan_restore, restore
 
     with session.progress("look") as progress:
         plan = plan_restore(session.fs, sources, output, topic or (), progress.advance)

@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.rescue.salvage.salvage import SalvagedLog, SalvageReport
+    from seglog_rescue.salvage.salvage import SalvagedLog, SalvageReport
 
 _MISSING_SHOWN = 20
 _LOG_FIELDS = (
@@ -76,7 +76,7 @@ def run(
       seglog salvage --carve /tmp/disk.img -o /tmp/rescued/logs
       seglog salvage --into-one /tmp/rescued/logs/carved-0 /tmp/rescued/logs/carved-3 -o /tmp/rescued/orders-0
     """
-    from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, salvage
+    from seglog_rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, salvage
 
     options = SalvageOptions(
         carve, DEFAULT_SEGMENT_BYTES if segment_bytes is None else segment_bytes, into_one=into_one

@@ -15,7 +15,7 @@ from seglog_cli.tables import Layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.values.schemas import Schema
+    from seglog_ask.values.schemas import Schema
 
 
 @command
@@ -49,7 +49,7 @@ def run(
       seglog schemas registry -o /tmp/seglog-schemas
       seglog schemas --requests registry
     """
-    from seglog.operations.schemas import fields_of, import_requests, registry_contents, write_files
+    from seglog_ask.operations.schemas import fields_of, import_requests, registry_contents, write_files
 
     if requests and output is not None:
         raise UsageError("--requests and -o are two things to write: give one of them")

@@ -17,9 +17,9 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from seglog.errors import CorruptionError
     from seglog.log.loader import RecoveryReport
-    from seglog.serve.catalog import Catalog
-    from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint
     from seglog_cli.console import Console
+    from seglog_rescue.serve.catalog import Catalog
+    from seglog_rescue.serve.endpoint import Address, ConnectionEnd, Endpoint
 
 _EXITS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 _ANY_ADDRESS = ("0.0.0.0", "::")
@@ -90,11 +90,11 @@ def run(
     """
     import asyncio
 
-    from seglog.serve.catalog import Catalog
-    from seglog.serve.endpoint import Endpoint
-    from seglog.serve.running import committed_offsets
-    from seglog.serve.running import run as run_endpoint
-    from seglog.serve.server import TlsFiles
+    from seglog_rescue.serve.catalog import Catalog
+    from seglog_rescue.serve.endpoint import Endpoint
+    from seglog_rescue.serve.running import committed_offsets
+    from seglog_rescue.serve.running import run as run_endpoint
+    from seglog_rescue.serve.server import TlsFiles
 
     skip = one_of("--on-corrupt", on_corrupt, ("fail", "skip")) == "skip"
     place = parsed("--listen", _address, listen)
@@ -131,7 +131,7 @@ def run(
 
 def _address(text: str) -> Address:
     """Parses HOST:PORT; an IPv6 address is in brackets."""
-    from seglog.serve.endpoint import Address
+    from seglog_rescue.serve.endpoint import Address
 
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

@@ -121,7 +121,7 @@ def verify(
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     with cluster.started(session, "verify") as (spark, watch):
-        from seglog.spark import jobs
+        from seglog_ask.spark import jobs
 
         report = jobs.verify(spark, targets, chosen, watch, seen=session.fs)
     tiers.hear(session, report.remarks)
@@ -169,7 +169,7 @@ def stats(
         return by_directory[listing.directory].sizing_request(now_ms, measures.write_rate)
 
     with cluster.started(session, "stats") as (spark, watch):
-        from seglog.spark import jobs
+        from seglog_ask.spark import jobs
 
         listings = [partition.listing for partition in partitions]
         measured = jobs.statistics(
@@ -202,7 +202,7 @@ def redact(
     """
     asked = erasure.asked(session, dry_run=dry_run)
     with cluster.started(session, "redact") as (spark, watch):
-        from seglog.spark.redacting import searching
+        from seglog_ask.spark.redacting import searching
 
         return redact_paths(session, paths, erasure, asked, metadata_dir, searching(spark, watch))
 
@@ -257,7 +257,7 @@ def clean(
     request, work = rounds.request(shown, override_policy, metadata_dir), cleaning_workspace(session)
     directories, view = request.directories(work), OutcomesShown(session)  # checked before Spark starts
     with cluster.started(session, "clean") as (spark, watch):
-        from seglog.spark import cleaning
+        from seglog_ask.spark import cleaning
 
         placement = cleaning.Placement(plan, reducers=reducers)  # type: ignore[arg-type]
         if output is None:
@@ -265,7 +265,7 @@ def clean(
                 for outcome in outcomes:
                     view.show(outcome)
         else:
-            from seglog.spark.cleaning_objects import Destination, clean_into
+            from seglog_ask.spark.cleaning_objects import Destination, clean_into
 
             to, tasks = Destination.of(paths, output), cleaning.SparkTasks(spark, placement, watch)
             for outcome in clean_into(tasks, to, work, shown, directories):
@@ -299,7 +299,7 @@ def export(
     selection = chosen.selection("read_uncommitted")
     one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
     with cluster.started(session, "export") as (spark, watch):
-        from seglog.spark.exporting import export as export_job
+        from seglog_ask.spark.exporting import export as export_job
 
         done = export_job(spark, paths, output, compression=compression, selection=selection, watch=watch)
     if session.as_json:
@@ -339,12 +339,12 @@ def latest(
     if output is not None and limit is not None:
         raise UsageError("--limit is for showing keys: -o writes all of them")
     if output is not None:
-        from seglog.spark.exporting import require_empty
+        from seglog_ask.spark.exporting import require_empty
 
         require_empty(session.fs, output)
     with cluster.started(session, "latest") as (spark, watch):
-        from seglog.spark.latest import latest as latest_rows
-        from seglog.spark.tasks import remote_errors, watched
+        from seglog_ask.spark.latest import latest as latest_rows
+        from seglog_ask.spark.tasks import remote_errors, watched
 
         rows = latest_rows(spark, paths, {"isolationLevel": level.label})
         with watched(spark, watch), remote_errors():
@@ -386,7 +386,7 @@ def diff(
     selection = check_level(level, wanted)
     session, copies = tiers.seen(session, copies)
     with cluster.started(session, "diff") as (spark, watch):
-        from seglog.spark import jobs
+        from seglog_ask.spark import jobs
 
         found = jobs.diff(
             spark,
@@ -418,7 +418,7 @@ def conf(
     Examples:
       seglog spark conf --cores 8 >> $SPARK_HOME/conf/spark-defaults.conf
     """
-    from seglog.spark.session import configuration
+    from seglog_ask.spark.session import configuration
 
     for setting in configuration(cores):
         if session.as_json:
@@ -432,7 +432,7 @@ def conf(
 def _started(session: Session, name: str, master: str | None, settings: dict[str, str]) -> SparkSession:
     """Starts the session. Shows the JVM's stderr with -v; otherwise only its first error if Spark does not start."""
     from seglog.errors import ConfigError
-    from seglog.spark.session import session as spark_session
+    from seglog_ask.spark.session import session as spark_session
     from seglog_cli.aside import beginning_of, stderr_aside
 
     if session.console.verbose:

@@ -21,9 +21,9 @@ from seglog_cli.tiering import Tiers
 from seglog_cli.valuing import ShownAs, tell_values
 
 if TYPE_CHECKING:
-    from seglog.operations.log_tables import LogTables
-    from seglog.table.answers import Answer
-    from seglog.values.forms import Values
+    from seglog_ask.operations.log_tables import LogTables
+    from seglog_ask.table.answers import Answer
+    from seglog_ask.values.forms import Values
 
 EXTENSIONS = (".parquet", ".csv", ".jsonl")
 _ROWS = 1000  # at once; a terminal shows no more
@@ -91,7 +91,7 @@ def run(
       seglog sql "select key, value_error from customers where value is null" customers-0 --value-as json
       seglog sql "select * from payments where timestamp >= '2026-11-21'" payments-0 -o payments.parquet
     """
-    from seglog.operations.query import MEMORY_BYTES, answered
+    from seglog_ask.operations.query import MEMORY_BYTES, answered
 
     form = _form(session, as_csv, output, replace)
     text, values = _text_of(query), shown_as.values(session, paths)
@@ -133,8 +133,8 @@ def _opened(
     session: Session, paths: list[Path], tiers: Tiers, isolation: str | None, on_corrupt: str, values: Values | None
 ) -> LogTables:
     """Returns the tables of the paths. What tells of more than records sees tiers as partition directories."""
-    from seglog.operations.log_tables import LogTables
     from seglog.scan.listing import resolve_paths
+    from seglog_ask.operations.log_tables import LogTables
 
     source = source_of(session, paths, tiers, isolation or "read_uncommitted", on_corrupt)
     looking, shown = tiers.seen(session, paths)
@@ -153,11 +153,11 @@ def _show(session: Session, answer: Answer, query: str, form: str, output: Path 
             for block in _FORMS[form](answer):
                 session.console.write_exactly(block)
         return
-    from seglog.look.export.export import FileSink
+    from seglog_ask.table.export import FileSink
 
     with FileSink(session.fs, output, replace) as sink:
         if form == "parquet":
-            from seglog.table.parquet import write_batches
+            from seglog_ask.table.parquet import write_batches
 
             write_batches(answer.batches(), answer.schema, sink)
         else:
@@ -205,7 +205,7 @@ def _cell(value: Any) -> str:
 
 
 def _csv(answer: Answer) -> Iterator[bytes]:
-    from seglog.look.export.export import csv_cell
+    from seglog_ask.table.export import csv_cell
 
     def line(values: Iterable[Any]) -> str:
         return ",".join("" if value is None else csv_cell(_cell(value)) for value in values) + "\r\n"

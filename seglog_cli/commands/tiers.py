@@ -14,8 +14,8 @@ from seglog_cli.tables import Layout, number_cell
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.tiers.segments import Remark
-    from seglog.tiers.survey import Surveyed
+    from seglog_stores.tiers.segments import Remark
+    from seglog_stores.tiers.survey import Surveyed
 
 _PARTITIONS = ("PARTITION", "LAYOUT", "SEGMENTS", "START", "LAST", "BYTES", "LOCAL FROM", "MISSING")
 _SEGMENTS = ("PARTITION", "START", "LAST", "BYTES", "WHERE", "SEGMENT")
@@ -65,8 +65,8 @@ def run(
       seglog tiers --long --local /var/lib/kafka/data /mnt/tier/kafka-tiered-storage
       seglog tiers --json --remote-metadata /var/lib/kafka/data /mnt/tier
     """
-    from seglog.tiers.segments import Problem, Remark
-    from seglog.tiers.survey import FOUND, Surveyed, survey
+    from seglog_stores.tiers.segments import Problem, Remark
+    from seglog_stores.tiers.survey import FOUND, Surveyed, survey
 
     session.warn_of_runs([*paths, *filter(None, (tiers.local,))])
     found, remarks = list[Surveyed](), list[Remark]()

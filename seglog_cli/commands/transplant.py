@@ -16,9 +16,9 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.operations.transplant import TransplantRequest
-    from seglog.rescue.transplant.apply import TransplantOutcome
-    from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
+    from seglog_rescue.operations.transplant import TransplantRequest
+    from seglog_rescue.transplant.apply import TransplantOutcome
+    from seglog_rescue.transplant.plan import PartitionPlan, TransplantPlan
 
 
 @command
@@ -93,7 +93,7 @@ def run(
       seglog transplant /mnt/old/kafka --into /data1/kafka --into /data2/kafka
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
-    from seglog.operations.transplant import TransplantKeywords, TransplantRequest
+    from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest
 
     session.named[:] = into  # the sources are copies, not directories of the broker
 
@@ -119,7 +119,7 @@ def run(
 
 
 def _planned(session: Session, request: TransplantRequest) -> list[TransplantPlan]:
-    from seglog.operations.transplant import plan_each, plan_transplant
+    from seglog_rescue.operations.transplant import plan_each, plan_transplant
 
     def plan(part: TransplantRequest) -> TransplantPlan:
         return plan_transplant(session.fs, session.clock, part, session.config_of(part.into), progress.advance)
@@ -130,8 +130,8 @@ def _planned(session: Session, request: TransplantRequest) -> list[TransplantPla
 
 def _carried_out(session: Session, request: TransplantRequest) -> list[TransplantOutcome]:
     """Plans and applies the transplant under the targets' locks."""
-    from seglog.operations.transplant import carry_out_each, locked_targets
-    from seglog.rescue.transplant.apply import carry_out
+    from seglog_rescue.operations.transplant import carry_out_each, locked_targets
+    from seglog_rescue.transplant.apply import carry_out
 
     def apply(plan: TransplantPlan) -> TransplantOutcome:
         return carry_out(session.fs, session.clock, plan, session.config_of(plan.log_directory), progress.advance)

@@ -15,7 +15,7 @@ from seglog_cli.tables import Layout
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.operations.where import Placed
+    from seglog_ask.operations.where import Placed
 
 MOST_PARTITIONS = 1 << 20
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
@@ -72,7 +72,7 @@ def run(
         return ExitCode.DONE
     if not paths and partitions is None:
         raise UsageError("--key needs the topic's PATH, or --partitions N")
-    from seglog.operations.where import placed, sampled_keys
+    from seglog_ask.operations.where import placed, sampled_keys
 
     count, sample, code = partitions or 0, dict[int, list[bytes]](), ExitCode.DONE
     if paths:
@@ -86,7 +86,7 @@ def run(
 
 
 def _show_coordinator(session: Session, group: str | None, transactional_id: str | None, partitions: int) -> None:
-    from seglog.operations.groups import coordinator_partition
+    from seglog_rescue.operations.groups import coordinator_partition
 
     topic = "__consumer_offsets" if group is not None else "__transaction_state"
     partition = coordinator_partition(group or transactional_id or "", partitions)

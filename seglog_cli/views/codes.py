@@ -42,9 +42,9 @@ def meanings(text: str) -> list[dict[str, str]]:
     if text.isdigit():
         known = [code for code in ExitCode if int(code) == int(text)]
         return [{"code": str(int(code)), "of": "exit", "meaning": f"{code.meaning}."} for code in known]
-    from seglog.rescue.doctor.cases import CASES
-    from seglog.rescue.doctor.general_mends import general_mend
     from seglog.verification.finding_codes import CODES
+    from seglog_rescue.doctor.cases import CASES
+    from seglog_rescue.doctor.general_mends import general_mend
 
     code, entries = text.upper(), list[dict[str, str]]()
     if code in CODES:
@@ -76,7 +76,7 @@ def meanings(text: str) -> list[dict[str, str]]:
 
 def _of_diagnosis(code: str) -> str:
     """Returns the command in a diagnosis's entry, with words for its places; "" without one."""
-    from seglog.rescue.doctor.cases import CASES
+    from seglog_rescue.doctor.cases import CASES
 
     command = CASES[code].command if code in CASES else ""
     return command.format(log_directory="LOGDIR", partition="PARTITION", path="PATH")
@@ -91,7 +91,7 @@ def _mend(repair: str) -> str:
 
 
 def _codes() -> list[str]:
-    from seglog.rescue.doctor.cases import CASES
     from seglog.verification.finding_codes import CODES
+    from seglog_rescue.doctor.cases import CASES
 
     return [*CODES, *CASES]

@@ -31,8 +31,8 @@ from rich.table import Table
 import seglog
 from seglog.configuration.keys import LogConfig
 from seglog.locations import parse_location
-from seglog.remote.filesystem import RemoteFileSystem
 from seglog.scan.listing import list_log_directory, list_partition
+from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import object_server
 from tests.support.s3_server import BUCKET, make_bucket, put_directory, s3_server, store_of

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.format.producer_snapshot import encode_snapshot
-from seglog.rescue.replicas.facts import HostFacts
-from seglog.rescue.replicas.facts_file import parse_facts, write_facts
+from seglog_rescue.replicas.facts import HostFacts
+from seglog_rescue.replicas.facts_file import parse_facts, write_facts
 from tests.benchmarks.many_partitions import BATCHES, RECORDS, SEGMENTS, cost, directory_of, require_compiled
 from tests.support.log_files import batch, write_segment
 from tests.support.lost_clusters import broker_meta, registration, topic_records

@@ -165,7 +165,7 @@ def main() -> None:
     arguments = parser.parse_args()
     import pyspark
 
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     records, logs = int(arguments.millions * 1e6), arguments.folder / "logs"
     jars = maven_jars("spark-connector-" + CONNECTOR[0][2], CONNECTOR, dependencies=False)

@@ -82,8 +82,8 @@ def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     from seglog.operations.clean import Cleaned, directories_of
     from seglog.operations.workspace import Workspace
     from seglog.scan.listing import resolve_paths
-    from seglog.spark.cleaning import Placement, clean
     from seglog.storage.local import LocalFileSystem
+    from seglog_ask.spark.cleaning import Placement, clean
 
     names = sorted(p for p in path.iterdir() if p.is_dir())
     targets = resolve_paths(LocalFileSystem(), names)
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--growth-gb", default="1,2,4,8", help="sizes of --growth in GB")
     parser.add_argument("--check", action="store_true", help="with --growth: compare with seglog clean")
     arguments = parser.parse_args()
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     spark = session("seglog-benchmark", arguments.master, quiet)

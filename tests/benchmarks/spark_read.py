@@ -41,10 +41,10 @@ def best(runs: int, work: Callable[[], int]) -> tuple[float, int]:
 def engine_alone(path: Path) -> Callable[[], int]:
     """Counts the rows of the Arrow batches in this process."""
     from seglog.storage.local import LocalFileSystem
-    from seglog.table.arrow import split_batches
-    from seglog.table.options import parse_read_options
-    from seglog.table.schema import default_projection
-    from seglog.table.splits import plan_splits
+    from seglog_ask.table.arrow import split_batches
+    from seglog_ask.table.options import parse_read_options
+    from seglog_ask.table.schema import default_projection
+    from seglog_ask.table.splits import plan_splits
 
     fs, options = LocalFileSystem(), parse_read_options({"path": str(path)})
     projection = default_projection("records", None, False)
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
     arguments = parser.parse_args()
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     spark = session("seglog-benchmark", arguments.master, quiet)

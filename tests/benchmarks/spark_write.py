@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     spark = session(
         "seglog-write", given.master, {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}

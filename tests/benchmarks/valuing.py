@@ -30,9 +30,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 import seglog
 from seglog.look.dump.render_records import render_records
 from seglog.storage.local import LocalFileSystem
-from seglog.values.forms import Values
-from seglog.values.protoc import compiled
-from seglog.values.sources import forms_of
+from seglog_ask.values.forms import Values
+from seglog_ask.values.protoc import compiled
+from seglog_ask.values.sources import forms_of
 from tests.support.schema_registry import avro, framed, registered, write_log
 from tests.unit.table.test_typed_random import KernelMaker, compared_with_fastavro, compared_with_google
 from tests.unit.values import test_avro, test_protobuf

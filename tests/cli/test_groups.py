@@ -6,8 +6,8 @@ from pathlib import Path
 
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.operations.groups import coordinator_partition
 from seglog_cli.commands.groups import NOT_YET
+from seglog_rescue.operations.groups import coordinator_partition
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.group_records import (
     ORDERS,

@@ -17,12 +17,12 @@ import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
 from seglog.locations import parse_location
-from seglog.remote import routing
-from seglog.remote.filesystem import RemoteFileSystem
 from seglog.storage import traffic
 from seglog.storage.routing import machine_files
-from seglog.tiers.publishing import commit, put_object, require_new
 from seglog.verification.readable_files import unreadable
+from seglog_stores.remote import routing
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.tiers.publishing import commit, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import CLEAN, fixture_copy
@@ -206,7 +206,7 @@ def test_replay_reads_remote_logs_in_place(
     said = []
     for number, root in enumerate(places):
         cluster = MemoryCluster({"payments": 1, "customers-uncleaned": 1})
-        monkeypatch.setattr("seglog.serve.replay.target.TargetCluster", lambda *_, cluster=cluster: cluster)
+        monkeypatch.setattr("seglog_rescue.serve.replay.target.TargetCluster", lambda *_, cluster=cluster: cluster)
         arguments = ["--to", cluster.bootstrap, "--state", tmp_path / f"state{number}", "--json"]
         arguments += [f"{root}/4.3.0-clean/payments-0", f"{root}/tier", "--tier-key", places[0] / "key.pem"]
         end = ended("replay", *arguments)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.remote import routing
+from seglog_stores.remote import routing
 from tests.support.command_line import ended
 from tests.support.log_files import batch, write_segment
 from tests.support.object_server import Meeting, object_server

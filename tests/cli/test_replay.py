@@ -16,7 +16,7 @@ from tests.support.memory_cluster import MemoryCluster
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     made = MemoryCluster({"payments": 1, "orders-lz4": 1, "t": 1})
-    monkeypatch.setattr("seglog.serve.replay.target.TargetCluster", lambda *_: made)
+    monkeypatch.setattr("seglog_rescue.serve.replay.target.TargetCluster", lambda *_: made)
     return made
 
 

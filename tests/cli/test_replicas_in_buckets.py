@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.remote import routing
+from seglog_stores.remote import routing
 from tests.support.command_line import ended
 from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.metadata_records import write_metadata_log

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from seglog.model import Record
-from seglog.serve import protocol
-from seglog.serve.protocol import ErrorCode
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.protocol import ErrorCode
 from tests.support.command_line import ended
 from tests.support.json_contract import output_faults
 from tests.support.open_logs import opened_log

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.cases import CASES
 from seglog.verification.finding_codes import CODES
 from seglog_cli.exit_codes import ExitCode
+from seglog_rescue.doctor.cases import CASES
 from tests.support.command_line import clean_logs, damage_logs, ended, keep_partitions
 from tests.support.fixtures import CLEAN
 from tests.support.object_server import object_server

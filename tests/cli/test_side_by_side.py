@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from seglog.remote import routing
+from seglog_stores.remote import routing
 from tests.support.command_line import ended
 from tests.support.fixtures import CLEAN
 from tests.support.object_server import Meeting, ObjectServer, object_server
 
 PARTITIONS = 24
-AT_ONCE = 8  # seglog.remote.limits
+AT_ONCE = 8  # seglog_stores.remote.limits
 FILES = ("00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex")
 
 

@@ -220,7 +220,7 @@ def test_a_query_changes_nothing_and_leaves_nothing(logs: Path, monkeypatch: pyt
 
 
 def test_without_duckdb_the_extra_is_named(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "seglog.operations.query", raising=False)
+    monkeypatch.delitem(sys.modules, "seglog_ask.operations.query", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     done = run("sql", "select 1", logs)
     assert (done.exit_code, "pip install '.[sql]' in seglog's clone" in done.stderr) == (13, True)

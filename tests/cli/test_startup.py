@@ -95,8 +95,8 @@ READING_URLS = ("filesystem", "store", "blocks", "listings", "credentials", "fai
 @pytest.mark.parametrize("command", ["verify", "dump", "read"])
 def test_a_local_log_is_looked_at_without_what_reads_tiers_and_urls(tmp_path: Path, command: str) -> None:
     names = (
-        *(f"seglog.tiers.{name}" for name in READING_TIERS),
-        *(f"seglog.remote.{name}" for name in READING_URLS),
+        *(f"seglog_stores.tiers.{name}" for name in READING_TIERS),
+        *(f"seglog_stores.remote.{name}" for name in READING_URLS),
         "seglog.format.tier_keys",
         "seglog.format.tier_manifest",
     )

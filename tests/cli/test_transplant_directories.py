@@ -12,10 +12,10 @@ from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
-from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
-from seglog.rescue.transplant.plan import TransplantPlan
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.transplant.apply import TransplantOutcome, carry_out
+from seglog_rescue.transplant.plan import TransplantPlan
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.lost_clusters import directory_id
@@ -114,6 +114,6 @@ def test_a_failure_in_the_second_log_directory_takes_the_first_one_back(
             raise RefusedError("no room")
         return carry_out(fs, clock, plan, *rest)
 
-    monkeypatch.setattr("seglog.rescue.transplant.apply.carry_out", carried_out)
+    monkeypatch.setattr("seglog_rescue.transplant.apply.carry_out", carried_out)
     assert run("transplant", dead, "--into", disks[0], "--into", disks[1], "--now", NOW).exit_code == 12
     assert contents(disks[0]) == before

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import seglog
-from seglog.values.avro import fingerprint
-from seglog.values.forms import FORMS
-from seglog.values.schemas import Schema
+from seglog_ask.values.avro import fingerprint
+from seglog_ask.values.forms import FORMS
+from seglog_ask.values.schemas import Schema
 from seglog_cli.valuing import _FORMS
 from tests.support.command_line import ended, json_lines, run
 from tests.support.schema_registry import ITEM, ORDER, avro, framed, registered, shop, write_log

@@ -67,6 +67,6 @@ def test_values_that_programs_write_are_the_same_through_each_door(form: str, tm
 def test_without_the_library_of_a_form_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = write_log(tmp_path / "t-0", [seglog.Record(b"v")])
     monkeypatch.setitem(sys.modules, "msgpack", None)
-    monkeypatch.delitem(sys.modules, "seglog.values.documents", raising=False)
+    monkeypatch.delitem(sys.modules, "seglog_ask.values.documents", raising=False)
     done = run("read", log, "--value-as", "cbor")
     assert done.exit_code == 13 and "'.[schemas]'" in done.stderr

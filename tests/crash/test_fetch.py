@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.operations.fetch import fetch
+from seglog_stores.operations.fetch import fetch
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import FS, batch, files_of, write_segment
 

@@ -13,17 +13,17 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
-from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import Compression, TopicPartition
 from seglog.operations.convert import ConvertOptions, convert_to
-from seglog.operations.restore import plan_restore, restore
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.restore import restore_run
-from seglog.rescue.salvage.salvage import SalvageOptions, salvage
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.readable_files import Source, sources
+from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
+from seglog_rescue.operations.restore import plan_restore, restore
+from seglog_rescue.salvage.salvage import SalvageOptions, salvage
 from tests.support.damage import batches_of
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment

@@ -9,12 +9,12 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.operations.groups import Group, GroupPartition
-from seglog.serve.replay import replay as replays
-from seglog.serve.replay.offset_map import HEADER, ReplayOffsetMap
-from seglog.serve.replay.replay import Replay
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.groups import Group, GroupPartition
+from seglog_rescue.serve.replay import replay as replays
+from seglog_rescue.serve.replay.offset_map import HEADER, ReplayOffsetMap
+from seglog_rescue.serve.replay.replay import Replay
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
 from tests.support.manual_clock import ManualClock

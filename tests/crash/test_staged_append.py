@@ -20,8 +20,8 @@ from seglog.log.directory import LogDirectory
 from seglog.log.staged_journal import StreamBatch
 from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
-from seglog.spark.staged_append import StagedAppend
 from seglog.storage.filesystem import FileSystem
+from seglog_ask.spark.staged_append import StagedAppend
 from tests.support import effort
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.manual_clock import ManualClock

@@ -13,6 +13,7 @@ from seglog import layout
 from seglog.format import filenames
 from seglog_cli import manual
 from seglog_cli.app import COMMANDS, VERSION
+from tests.tidy.sources import ENGINE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {path.name: path.read_text() for path in (*(ROOT / "core").glob("*.md"), *ROOT.glob("*.md"))}
@@ -80,8 +81,8 @@ def test_the_version_is_the_packages() -> None:
 
 
 def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
-    from seglog.rescue.doctor.cases import CASES
     from seglog.verification.finding_codes import CODES
+    from seglog_rescue.doctor.cases import CASES
 
     page = (ROOT / "man" / "man7" / "seglog-findings.7").read_text()
     assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []
@@ -119,7 +120,7 @@ def parameters_by_name() -> dict[str, list[list[str]]]:
                 for name in (owner,) if each.name == "__init__" else (each.name, f"{owner}.{each.name}"):
                     found.setdefault(name, []).append(names)
 
-    for path in (ROOT / "core" / "seglog").rglob("*.py"):
+    for path in ENGINE:
         take(ast.parse(path.read_text()))
     return found
 

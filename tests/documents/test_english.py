@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidy.sources import COMMAND_LINE, ENGINE
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
     *ROOT.glob("*.md"),
     *ROOT.glob("core/*.md"),
     *ROOT.glob("changelog.d/*.md"),
-    *ROOT.glob("core/seglog/**/*.py"),
-    *ROOT.glob("seglog_cli/**/*.py"),
+    *ENGINE,
+    *COMMAND_LINE,
 ]
 _COMPARED = "longer|more|larger|older|later|quicker|less|better"
 _STUMBLE = re.compile(rf"(?<!here )\b(?:is|are|was|were) (?:no|none of) (?!{_COMPARED})[a-z{{]")

@@ -29,7 +29,7 @@ def named_files(answer: str) -> list[str]:
 
 
 def place(name: str) -> Path:
-    return next(path for parent in ("core/seglog", "seglog_cli") if (path := ROOT / parent / name).exists())
+    return next(path for parent in ("core/seglog", "core", "seglog_cli") if (path := ROOT / parent / name).exists())
 
 
 def test_ten_questions_take_few_files() -> None:

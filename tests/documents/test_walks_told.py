@@ -13,6 +13,7 @@ import pytest
 
 import seglog
 from tests.support.command_line import run
+from tests.tidy.sources import PACKAGES
 
 PAGE = (Path(__file__).resolve().parents[2] / "core" / "ARCHITECTURE.md").read_text()
 STEP = re.compile(r"^\d+\. `([\w/]+)\.py` `(\w+)`", re.MULTILINE)
@@ -72,7 +73,7 @@ def passed(walk: Callable[[], object]) -> list[tuple[str, str]]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        is_ours = name.partition(".")[0] in ("seglog", "seglog_cli")
+        is_ours = name.partition(".")[0] in (*PACKAGES, "seglog_cli")
         if event == "call" and is_ours and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             seen.setdefault((name, frame.f_code.co_name))
 
@@ -86,7 +87,7 @@ def passed(walk: Callable[[], object]) -> list[tuple[str, str]]:
 
 
 def module_of(path: str) -> str:
-    return path.replace("/", ".") if path.startswith("seglog_cli") else "seglog." + path.replace("/", ".")
+    return ("" if path.startswith("seglog_") else "seglog.") + path.replace("/", ".")
 
 
 def test_there_are_five_walks_and_each_is_taken() -> None:
@@ -108,5 +109,5 @@ def test_a_walk_passes_what_the_page_names_in_that_order(title: str, tmp_path: P
 def test_what_a_walk_mentions_besides_exists(title: str) -> None:
     root = Path(__file__).resolve().parents[2]
     for path, name in MENTIONED.findall(section(title)):
-        file = root / (f"{path}.py" if path.startswith("seglog_cli") else f"core/seglog/{path}.py")
+        file = root / ("" if path.startswith("seglog_cli") else "core") / f"{module_of(path).replace('.', '/')}.py"
         assert re.search(rf"def {name}\(", file.read_text()), f"{path}.py {name}"

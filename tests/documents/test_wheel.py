@@ -8,6 +8,8 @@ from pathlib import Path
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from tests.tidy.sources import PACKAGES
+
 ROOT = Path(__file__).parents[2]
 WRITERS = {f"seglog_cli/{name}.py" for name in ("manual", "manual_text", "pictures", "roff")}  # of pages and pictures
 
@@ -18,7 +20,7 @@ def test_a_wheel_holds_the_page_on_dead_clusters_the_manual_pages_and_the_module
     page = held["seglog_cli/DEAD_CLUSTER.md"]
     assert page.read_bytes() == (ROOT / "core" / "DEAD_CLUSTER.md").read_bytes()
     for root in (ROOT / "core", ROOT):
-        for package in ("seglog", "pyspark_seglog", "seglog_cli"):
+        for package in (*PACKAGES, "pyspark_seglog", "seglog_cli"):
             modules = {str(path.relative_to(root)) for path in (root / package).rglob("*.py")}
             assert modules - WRITERS <= held.keys()
     assert not WRITERS & held.keys()

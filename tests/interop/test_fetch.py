@@ -13,14 +13,14 @@ import pytest
 
 from seglog.clock import SystemClock
 from seglog.format.tier_keys import PrivateKey
-from seglog.operations.fetch import fetch
-from seglog.spark.sinks import ObjectSink
-from seglog.spark.write_options import parse_write_options
 from seglog.storage.routing import machine_files
-from seglog.tiers.publishing import commit
-from seglog.tiers.segments import KeyPairs
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
+from seglog_ask.spark.sinks import ObjectSink
+from seglog_ask.spark.write_options import parse_write_options
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.tiers.publishing import commit
+from seglog_stores.tiers.segments import KeyPairs
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support import effort
 from tests.support.command_line import environment
 from tests.support.kafka import KafkaHarness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.rescue.doctor.doctor import Diagnosis
+from seglog_rescue.doctor.doctor import Diagnosis
 from tests.support.fates import disk_of, filled
 from tests.support.kafka.starts import Starts
 from tests.support.named_commands import run_named

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seglog.model import TopicPartition as SeglogPartition
-from seglog.operations.groups import coordinator_partition
+from seglog_rescue.operations.groups import coordinator_partition
 from tests.support.command_line import environment, json_lines, run
 from tests.support.group_records import commit
 from tests.support.kafka.broker import Broker

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from seglog.model import Isolation, Record
-from seglog.serve.replay.state import ReplayState
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.replay.state import ReplayState
 from tests.support import effort
 from tests.support.command_line import clean_logs, environment, json_lines, run
 from tests.support.consumers import librdkafka_rows
@@ -83,7 +83,7 @@ def test_a_replay_that_is_killed_five_times_brings_each_record_once(tmp_path: Pa
 
 def _end(broker: Broker, topic: str) -> int:
     from seglog.model import TopicPartition
-    from seglog.serve.replay.target import TargetCluster
+    from seglog_rescue.serve.replay.target import TargetCluster
 
     with TargetCluster(broker.bootstrap, {}) as cluster:
         return cluster.end_offset(TopicPartition(topic, 0))

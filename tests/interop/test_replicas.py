@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.operations.replicas import ReplicasRequest, compare
-from seglog.rescue.replicas.comparison import PartitionVerdict
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.replicas import ReplicasRequest, compare
+from seglog_rescue.replicas.comparison import PartitionVerdict
 from tests.support.kafka import KafkaHarness
 from tests.support.lost_clusters import broker_meta
 

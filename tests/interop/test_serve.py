@@ -10,7 +10,7 @@ import pytest
 
 from seglog.errors import UnsupportedError
 from seglog.model import Compression, Isolation
-from seglog.serve.catalog import Catalog, ServedPartition
+from seglog_rescue.serve.catalog import Catalog, ServedPartition
 from tests.support.consumers import (
     Row,
     aiokafka_rows,

@@ -19,8 +19,8 @@ import pytest
 
 import seglog
 from seglog.units import iso_date, iso_moment, iso_time_of_day
-from seglog.values.avro import fingerprint
-from seglog.values.schemas import Schema
+from seglog_ask.values.avro import fingerprint
+from seglog_ask.values.schemas import Schema
 from tests.support.arrow_numbers import by_numbers
 from tests.support.command_line import json_lines, run
 from tests.support.kafka.jvm import compiled, maven_jars

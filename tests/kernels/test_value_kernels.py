@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.kernels import avro_values, protobuf_values, value_slots
-from seglog.values import avro_columns, protobuf_columns
-from seglog.values.schemas import Schema
-from seglog.values.shapes import Program
+from seglog_ask.values import avro_columns, protobuf_columns
+from seglog_ask.values.schemas import Schema
+from seglog_ask.values.shapes import Program
 from tests.support.interpreted import both
 from tests.support.schema_registry import avro
 

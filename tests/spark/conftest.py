@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # the daemon that Spark starts its workers from knows nothing of pytest's import paths
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "core"), str(ROOT)])
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     home = tmp_path_factory.mktemp("spark")
     created = session(

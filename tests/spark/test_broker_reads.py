@@ -11,8 +11,8 @@ from seglog.cleaner.round import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.operations.clean import Cleaned
 from seglog.operations.workspace import Workspace
-from seglog.spark.cleaning import Placement, clean
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.cleaning import Placement, clean
 from tests.support.compacted_directories import Topics, cleanings
 from tests.support.kafka import Broker
 

@@ -13,9 +13,9 @@ from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.operations import clean as requested
 from seglog.operations.workspace import Workspace
-from seglog.spark.cleaning import Placement, clean, shuffled
-from seglog.spark.cleaning_round import RoundSpec, finish_round
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.cleaning import Placement, clean, shuffled
+from seglog_ask.spark.cleaning_round import RoundSpec, finish_round
 from tests.support.compacted_directories import Topics, broker_directory, cleanings
 from tests.support.compacted_directories import clean as clean_here
 from tests.support.manual_clock import ManualClock

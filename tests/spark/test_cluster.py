@@ -16,17 +16,17 @@ import seglog
 from seglog.clock import SystemClock
 from seglog.locations import parse_location
 from seglog.look.inspect.statistics import log_statistics
-from seglog.operations.fetch import fetch
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import record_batches
-from seglog.table.files import files_of
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import plan_splits
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.files import files_of
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import plan_splits
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.view import see_tiers
 from tests.support.command_line import keep_partitions
 from tests.support.fixtures import fixture_copy
 from tests.support.object_server import object_server

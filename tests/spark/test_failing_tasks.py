@@ -14,9 +14,9 @@ import pytest
 
 from seglog.cleaner.round import CleanerOptions
 from seglog.model import TopicPartition
-from seglog.operations.fetch import fetch
-from seglog.tiers.manifests import orphans, read_committed
-from seglog.tiers.view import see_tiers
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.tiers.manifests import orphans, read_committed
+from seglog_stores.tiers.view import see_tiers
 from tests.spark.test_write import findings
 from tests.support.compacted_directories import broker_directory, clean, opened
 from tests.support.failing_tasks import CLOCK, FS, TOPICS

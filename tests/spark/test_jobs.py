@@ -17,13 +17,13 @@ from seglog.look.inspect.sizing import SizingRequest, size_partition
 from seglog.look.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.topic_ids import topic_id_of_partition
-from seglog.spark import jobs, tasks
-from seglog.spark.exporting import export
-from seglog.spark.latest import latest
 from seglog.storage.local import LocalFileSystem
-from seglog.tiers.manifests import read_committed
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.spark import jobs, tasks
+from seglog_ask.spark.exporting import export
+from seglog_ask.spark.latest import latest
 from seglog_cli.app import run
+from seglog_stores.tiers.manifests import read_committed
 from tests.support import fixtures
 from tests.support.json_contract import output_faults
 

@@ -10,14 +10,14 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.locations import parse_location
-from seglog.operations.fetch import fetch
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.table.files import files_of
-from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.table.files import files_of
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.manifests import CommittedLogs, orphans, read_committed
+from seglog_stores.tiers.view import see_tiers
 from tests.support.object_server import SECRETS, ObjectServer, object_server
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, GreaterThanOrEqual, InputPartition, LessThan
 
-from seglog.spark.source import SeglogReader
+from seglog_ask.spark.source import SeglogReader
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from seglog.operations.redact import RedactionReport, RedactionRequest, redactio
 from seglog.operations.workspace import Workspace
 from seglog.redaction.selection import KeySet, RecordsToErase
 from seglog.scan.listing import resolve_paths
-from seglog.spark.redacting import searching
+from seglog_ask.spark.redacting import searching
 from tests.support import fixtures
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from pyspark.errors import AnalysisException, PythonException
 
 from seglog.locations import parse_location
 from seglog.look.inspect.statistics import log_statistics
-from seglog.remote import routing
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.spark import jobs
 from seglog.storage.local import LocalFileSystem
-from seglog.table.files import files_of
-from seglog.table.schema import VIEWS
 from seglog.verification.verify import Level, VerifyOptions
+from seglog_ask.spark import jobs
+from seglog_ask.table.files import files_of
+from seglog_ask.table.schema import VIEWS
 from seglog_cli.app import run
+from seglog_stores.remote import routing
+from seglog_stores.remote.settings import StoreSettings
 from tests.support.object_server import SECRETS, ObjectServer, object_server
 
 if TYPE_CHECKING:

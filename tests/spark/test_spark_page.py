@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seglog.model import Record
-from seglog.operations.fetch import fetch
-from seglog.spark.library import verify
 from seglog.storage.local import LocalFileSystem
-from seglog.tiers.view import see_tiers
+from seglog_ask.spark.library import verify
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.tiers.view import see_tiers
 from tests.support.schema_registry import ORDER, avro, framed, registered, write_log
 
 if TYPE_CHECKING:

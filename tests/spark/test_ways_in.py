@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.requirements import missing
+from tests.tidy.sources import PACKAGES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -59,10 +60,12 @@ def test_format_seglog_is_found_without_registering(logs, tmp_path):
 
 
 def test_spark_submit_runs_from_a_zip_when_the_source_is_registered(logs, tmp_path):
-    shutil.make_archive(str(tmp_path / "seglog"), "zip", ROOT / "core", "seglog")
+    with zipfile.ZipFile(tmp_path / "seglog.zip", "w") as archive:
+        for path in (path for package in PACKAGES for path in (ROOT / "core" / package).rglob("*.py*")):
+            archive.write(path, path.relative_to(ROOT / "core"))
     job = script(
         tmp_path,
-        "from seglog.spark.source import SeglogDataSource",
+        "from seglog_ask.spark import SeglogDataSource",
         f"spark = SparkSession.builder{QUIET}.getOrCreate()",
         "spark.dataSource.register(SeglogDataSource)",
         COUNT,
@@ -89,8 +92,8 @@ def test_connect_reads_writes_and_runs_jobs(logs, tmp_path):
         "from pathlib import Path",
         "from seglog.verification.verify import Level, VerifyOptions",
         "from seglog.scan.listing import resolve_paths",
-        "from seglog.spark import jobs",
-        "from seglog.spark.source import SeglogDataSource",
+        "from seglog_ask.spark import jobs",
+        "from seglog_ask.spark.source import SeglogDataSource",
         "from seglog.storage.local import LocalFileSystem",
         'spark = SparkSession.builder.remote("local[1]").getOrCreate()',
         "spark.dataSource.register(SeglogDataSource)",
@@ -126,7 +129,7 @@ def test_an_executor_without_the_package_is_said_in_one_sentence(logs, tmp_path)
     job = script(
         tmp_path,
         f"sys.path[:0] = [{str(ROOT / 'core')!r}, {str(ROOT)!r}]",
-        "from seglog.spark.session import session",
+        "from seglog_ask.spark.session import session",
         'spark = session("bare", "local[1]", {"spark.ui.enabled": "false"})',
         "from seglog_cli.app import run",
         'code = run(["spark", "verify", sys.argv[1]])',

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from seglog.clock import SystemClock
 from seglog.errors import SeglogError
-from seglog.operations.replicas import (
+from seglog_rescue.operations.replicas import (
     ReplicasReport,
     ReplicasRequest,
     collect,
@@ -36,8 +36,8 @@ from seglog.operations.replicas import (
     write_collected,
     write_steps,
 )
-from seglog.rescue.replicas.comparison import Choice, PartitionVerdict
-from seglog.rescue.replicas.lineage import common_end
+from seglog_rescue.replicas.comparison import Choice, PartitionVerdict
+from seglog_rescue.replicas.lineage import common_end
 from tests.support.dying_clusters import (
     FS,
     NODES,

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from seglog.spark import staged_append
-from seglog.spark.source import SeglogDataSource, SeglogStreamWriter
+from seglog_ask.spark import staged_append
+from seglog_ask.spark.source import SeglogDataSource, SeglogStreamWriter
 
 
 def die_after(function: str, met: Path) -> None:

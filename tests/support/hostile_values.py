@@ -26,13 +26,13 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
-from seglog.table.columns import Part, Place
-from seglog.table.typed import Shown, TypedColumn
-from seglog.values import avro, protobuf
-from seglog.values.column_types import column_type
-from seglog.values.forms import Forms, Tally
-from seglog.values.frames import PATH_BEFORE
-from seglog.values.schemas import KnownSchemas, NotDecodedError, RemarkedText, Schema, Text
+from seglog_ask.table.columns import Part, Place
+from seglog_ask.table.typed import Shown, TypedColumn
+from seglog_ask.values import avro, protobuf
+from seglog_ask.values.column_types import column_type
+from seglog_ask.values.forms import Forms, Tally
+from seglog_ask.values.frames import PATH_BEFORE
+from seglog_ask.values.schemas import KnownSchemas, NotDecodedError, RemarkedText, Schema, Text
 from tests.support.arrow_numbers import by_numbers
 from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written

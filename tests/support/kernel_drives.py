@@ -45,10 +45,10 @@ from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.selection import Selection
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.table import columns, slotted, typed
-from seglog.values import avro_columns, protobuf_columns
-from seglog.values.schemas import Schema
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.table import columns, slotted, typed
+from seglog_ask.values import avro_columns, protobuf_columns
+from seglog_ask.values.schemas import Schema
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
 from tests.support.hostile_logs import hostile_log
@@ -198,10 +198,10 @@ def cleaned(given: Input) -> None:
 
 
 def cleaned_by_stages(given: Input) -> None:
-    from seglog.spark.cleaning_round import RoundSpec
-    from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group
-    from seglog.spark.key_merge import MergeSpace
-    from seglog.spark.keys import object_blob
+    from seglog_ask.spark.cleaning_round import RoundSpec
+    from seglog_ask.spark.cleaning_stages import index_group, merge_keys, rewrite_group
+    from seglog_ask.spark.key_merge import MergeSpace
+    from seglog_ask.spark.keys import object_blob
 
     log = _opened(given)
     fs = log.fs

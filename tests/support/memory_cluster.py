@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seglog.model import Record, TopicPartition
-from seglog.serve.replay.target import Arrived, Delivered, TargetCluster
+from seglog_rescue.serve.replay.target import Arrived, Delivered, TargetCluster
 
 
 class MemoryCluster(TargetCluster):

@@ -20,11 +20,11 @@ import pytest
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
-from seglog.rescue.doctor import partition_start as opening
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog_rescue.doctor import partition_start as opening
 from tests.support.command_line import run
 from tests.support.kafka import NODE_ID, Broker
 

@@ -8,7 +8,7 @@ from seglog.format.filenames import parse_topic_partition
 from seglog.format.log_manifest import ManifestPartition
 from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put
+from seglog_stores.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put
 
 
 def published(fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path) -> ManifestPartition:

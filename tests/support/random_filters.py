@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seglog
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.table import pruning
+from seglog_ask.table import pruning
+from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support import fixtures
 from tests.support.object_server import object_server
 from tests.support.tiers import (

@@ -22,15 +22,15 @@ import duckdb
 
 import seglog
 from seglog.errors import ConfigError, RefusedError, SeglogError
-from seglog.operations.log_tables import TABLES, LogTables
-from seglog.operations.query import answered
 from seglog.operations.workspace import workspace_of
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.table.opening import open_source
-from seglog.table.parquet import write_batches
-from seglog.values.forms import Values
-from seglog.values.sources import forms_of
+from seglog_ask.operations.log_tables import TABLES, LogTables
+from seglog_ask.operations.query import answered
+from seglog_ask.table.opening import open_source
+from seglog_ask.table.parquet import write_batches
+from seglog_ask.values.forms import Values
+from seglog_ask.values.sources import forms_of
 from seglog_cli.commands.sql import _csv, _json
 from tests.support.random_values import ProtoValues, avro_kinds, avro_values, proto_text
 from tests.support.schema_registry import framed, registered, write_log

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from seglog.values.protoc import compiled
+from seglog_ask.values.protoc import compiled
 from tests.support.schema_registry import avro
 
 INT, LONG = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)

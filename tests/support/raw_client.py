@@ -14,8 +14,8 @@ from typing import Any, Self, get_args
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from seglog.serve.endpoint import Address
-from seglog.serve.protocol import message
+from seglog_rescue.serve.endpoint import Address
+from seglog_rescue.serve.protocol import message
 
 LIMIT_SECONDS = 30
 

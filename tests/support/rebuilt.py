@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from seglog.operations.rebuild import snapshot_places
+from seglog_rescue.operations.rebuild import snapshot_places
 
 
 def copy_snapshots(made: Path, metadata_log_directory: Path) -> list[Path]:

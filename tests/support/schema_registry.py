@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 
 import seglog
-from seglog.values.schemas import NotDecodedError, Text
+from seglog_ask.values.schemas import NotDecodedError, Text
 
 ORDER = {
     "type": "record",

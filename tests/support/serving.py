@@ -20,11 +20,11 @@ from seglog.errors import CorruptionError
 from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.model import NO_TIMESTAMP, Isolation
-from seglog.serve.catalog import Catalog
-from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint, Limits
-from seglog.serve.running import committed_offsets
-from seglog.serve.server import Server
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.catalog import Catalog
+from seglog_rescue.serve.endpoint import Address, ConnectionEnd, Endpoint, Limits
+from seglog_rescue.serve.running import committed_offsets
+from seglog_rescue.serve.server import Server
 from tests.support.command_line import COMMAND, ROOT
 from tests.support.consumers import Row
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.locations import parse_location
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.spark import jobs
-from seglog.spark.latest import latest
-from seglog.spark.library import clean
-from seglog.table.files import files_of
 from seglog.verification.verify import Level, VerifyOptions
+from seglog_ask.spark import jobs
+from seglog_ask.spark.latest import latest
+from seglog_ask.spark.library import clean
+from seglog_ask.table.files import files_of
+from seglog_stores.remote.settings import StoreSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ def cluster(home: Path) -> SparkSession:
     os.environ["SPARK_HOME"] = str(spark_home(home))
     os.environ["SPARK_CONF_DIR"] = str(HERE.parent / "spark" / "spark-conf")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from seglog.spark.session import session
+    from seglog_ask.spark.session import session
 
     return session(
         "seglog-cluster",

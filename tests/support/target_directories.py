@@ -11,11 +11,11 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
 from seglog.format.filenames import parse_topic_partition
-from seglog.operations.transplant import TransplantRequest, plan_transplant
-from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
-from seglog.rescue.transplant.plan import TransplantPlan
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.operations.transplant import TransplantRequest, plan_transplant
+from seglog_rescue.transplant.apply import TransplantOutcome, carry_out
+from seglog_rescue.transplant.plan import TransplantPlan
 
 TOPIC_ID = UUID(int=77)
 MARKER = b'{"version":0,"brokerEpoch":5}'

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 import seglog
-from seglog.table.columns import Part, Place
-from seglog.table.typed import Shown, TypedColumn
-from seglog.values.column_types import ColumnType, column_type
-from seglog.values.forms import Forms, Tally
-from seglog.values.schemas import KnownSchemas, Schema
+from seglog_ask.table.columns import Part, Place
+from seglog_ask.table.typed import Shown, TypedColumn
+from seglog_ask.values.column_types import ColumnType, column_type
+from seglog_ask.values.forms import Forms, Tally
+from seglog_ask.values.schemas import KnownSchemas, Schema
 from tests.support.schema_registry import write_log
 
 

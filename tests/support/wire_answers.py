@@ -17,9 +17,9 @@ from typing import Any
 
 from kio.index import load_request_schema
 
-from seglog.serve import protocol
-from seglog.serve.endpoint import Address
-from seglog.serve.protocol import VERSIONS
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.endpoint import Address
+from seglog_rescue.serve.protocol import VERSIONS
 from tests.support.raw_client import RawClient
 
 TOPIC, PAID, MISSING = "plain", "paid", "missing"

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINE = sorted((ROOT / "core" / "seglog").rglob("*.py"))
+PACKAGES = ("seglog", "seglog_ask", "seglog_rescue", "seglog_stores")  # of the library
+ENGINE = sorted(path for package in PACKAGES for path in (ROOT / "core" / package).rglob("*.py"))
 BUILDER = sorted((ROOT / "core" / "native").rglob("*.py"))
 COMMAND_LINE = sorted((ROOT / "seglog_cli").rglob("*.py"))
 SOURCES = [*ENGINE, *BUILDER, *COMMAND_LINE]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import ROOT, source
+from tests.tidy.sources import PACKAGES, ROOT, source
 
 pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
-PLACES = {"seglog": ROOT / "core", "seglog_cli": ROOT, "native": ROOT / "core"}
+PLACES = {**dict.fromkeys((*PACKAGES, "native"), ROOT / "core"), "seglog_cli": ROOT}
 
 
 def modules() -> dict[str, Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import COMMAND_LINE, ENGINE, ROOT, SOURCES, TESTS, name_of, source
+from tests.tidy.sources import COMMAND_LINE, ENGINE, PACKAGES, ROOT, SOURCES, TESTS, name_of, source
 
 pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
@@ -53,22 +53,30 @@ def test_numba_comes_in_by_its_one_door() -> None:
 
 
 def test_arrow_and_spark_stay_where_they_belong() -> None:
-    home = ("core/seglog/spark/", "core/seglog/table/")
+    home = ("core/seglog_ask/spark/", "core/seglog_ask/table/")
     outside = (path for path in ENGINE if not name_of(path).startswith(home))
     assert offenders(outside, lambda path: roots(path) & {"pyarrow", "pyspark", "pandas"}) == []
 
 
 def test_command_line_modules_import_the_engine_when_they_run() -> None:
+    below = tuple(f"{package}." for package in PACKAGES)
+
     def rule(path: Path) -> list[str]:
         light = {"seglog.errors", "seglog.escaping"}
         if path.parent.name in ("commands", "views", "report_page"):
             light.add("seglog.units")  # writes numbers; `seglog --help` imports no command
-        engine = [name for name in source(path).modules(at_top=True) if name.startswith("seglog.") or name in HEAVY]
+        engine = [name for name in source(path).modules(at_top=True) if name.startswith(below) or name in HEAVY]
         return [name for name in engine if name not in light]
 
     # The manual's writer is a tool of the build, imported by no command.
     lazy = (p for p in COMMAND_LINE if p.parent.name != "spark" and name_of(p) != "seglog_cli/manual.py")
     assert offenders(lazy, rule) == []
+
+
+def test_all_loggers_are_below_that_of_the_library() -> None:
+    """A program that listens to the logger `seglog` hears every package."""
+    elsewhere = (path for path in ENGINE if not name_of(path).startswith("core/seglog/"))
+    assert offenders(elsewhere, lambda path: ["__name__"] * ("getLogger(__name__)" in path.read_text())) == []
 
 
 def test_no_file_has_a_name_that_says_nothing() -> None:

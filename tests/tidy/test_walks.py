@@ -24,6 +24,7 @@ from types import FrameType
 import pytest
 
 import seglog
+from tests.tidy.sources import PACKAGES
 
 WALKS = {"read": 28, "clean": 48}  # one more each since text becomes a path apart from the stores
 
@@ -34,7 +35,7 @@ def passed(walk: Callable[[], object]) -> set[str]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.partition(".")[0] == "seglog" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        if event == "call" and name.partition(".")[0] in PACKAGES and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             found.add(name)
 
     before = sys.getprofile()

@@ -6,7 +6,7 @@ import pytest
 
 from seglog.configuration.settings import OTHER_VARIABLES
 from seglog.doors import DOORS, door
-from seglog.remote.limits import VARIABLES
+from seglog_stores.remote.limits import VARIABLES
 
 
 @pytest.mark.parametrize("name", DOORS)

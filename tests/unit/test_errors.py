@@ -11,9 +11,9 @@ from typing import TypeVar
 import pytest
 
 from seglog import errors
-from seglog.remote.failures import ShortBodyError
 from seglog.remote_path import RemotePath
 from seglog.storage.frozen import VanishedError
+from seglog_stores.remote.failures import ShortBodyError
 
 E = TypeVar("E", bound=Exception)
 PLACE = Path("/logs/t-0/00000000000000000000.log")

@@ -1,4 +1,4 @@
-"""Exchanges keys between the tasks of a distributed cleaning (`seglog.spark.cleaning`).
+"""Exchanges keys between the tasks of a distributed cleaning (Spark).
 
 1. `live_entries` lists an offset map: each key's place in the key store, and the ordinal of its newest record.
 2. `assign` chooses a reducer for each key by its hash; `scatter` lays out ordinals, sizes and keys by reducer.

@@ -59,7 +59,7 @@ from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions
 
 if TYPE_CHECKING:
-    from seglog.rescue.doctor.cases import Diagnosis
+    from seglog_rescue.doctor.cases import Diagnosis
 
 _SEVERITIES = {Severity.ERROR: "danger", Severity.WARNING: "danger", Severity.INFO: "note"}
 _GRAVEST_FIRST = ("blocker", "danger", "note")

@@ -36,7 +36,7 @@ from seglog.units import parse_duration, parse_size, parse_time
 
 if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
-    from seglog.tiers.tiered_partition import TierOptions
+    from seglog_stores.tiers.tiered_partition import TierOptions
 
 Location = str | os.PathLike[str]
 Keywords = TypeVar("Keywords")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from native.bundle import elf, tree
-from seglog.serve import protocol
+from seglog_rescue.serve import protocol
 from tests.support.bundles import TOP, Jail, made, needs_mounts, unpacked
 from tests.support.command_line import clean_logs, process
 from tests.support.other_users import needs_root

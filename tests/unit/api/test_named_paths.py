@@ -10,8 +10,8 @@ import pytest
 
 import seglog
 from seglog.errors import RefusedError
-from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.transplant.target import TargetDirectory
 from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.backup.repository import Repository
-from seglog.backup.restoring import restore_snapshot, verify_snapshots
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
-from seglog.operations.backup import BackupOutcome, BackupRequest, backup, chosen_snapshot
 from seglog.storage.filesystem import File, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
+from seglog_rescue.backup.repository import Repository
+from seglog_rescue.backup.restoring import restore_snapshot, verify_snapshots
+from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup, chosen_snapshot
 from tests.support.command_line import clean_logs, json_lines, keep_partitions, run
 from tests.support.log_files import batch, contents_below
 from tests.support.manual_clock import ManualClock

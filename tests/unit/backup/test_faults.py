@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from seglog.backup.pruning import KeepRules, prune
-from seglog.backup.repository import Repository
-from seglog.backup.restoring import restore_snapshot, verify_snapshots
 from seglog.errors import SeglogError
 from seglog.locations import parse_location
-from seglog.operations.backup import BackupOutcome, BackupRequest, backup
-from seglog.remote.filesystem import RemoteFileSystem
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
+from seglog_rescue.backup.pruning import KeepRules, prune
+from seglog_rescue.backup.repository import Repository
+from seglog_rescue.backup.restoring import restore_snapshot, verify_snapshots
+from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup
+from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, contents_below

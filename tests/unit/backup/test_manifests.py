@@ -12,9 +12,9 @@ import pytest
 
 from seglog.errors import CorruptTierError
 from seglog.format.snapshot_manifest import Snapshot, format_snapshot, parse_snapshot
-from seglog.operations.backup import BackupRequest, backup
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
+from seglog_rescue.operations.backup import BackupRequest, backup
 from tests.support.command_line import clean_logs
 from tests.support.manual_clock import ManualClock
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from seglog.backup.pruning import KeepRules, prune, snapshots_to_keep
-from seglog.backup.repository import PRUNED, Repository, snapshot_id
-from seglog.backup.restoring import verify_snapshots
 from seglog.errors import CorruptTierError, RefusedError
-from seglog.operations.backup import BackupRequest, backup
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
+from seglog_rescue.backup.pruning import KeepRules, prune, snapshots_to_keep
+from seglog_rescue.backup.repository import PRUNED, Repository, snapshot_id
+from seglog_rescue.backup.restoring import verify_snapshots
+from seglog_rescue.operations.backup import BackupRequest, backup
 from tests.support.faulty_filesystem import Faults, FaultyFileSystem, Killed
 from tests.support.log_files import batch
 from tests.support.manual_clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from seglog.format.compression import compress
 from seglog.kafka_version import KafkaVersion
 from seglog.model import Compression
-from seglog.rescue.doctor.doctor import Gravity
+from seglog_rescue.doctor.doctor import Gravity
 from tests.support.command_line import json_lines, run
 from tests.support.log_files import batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2, message

@@ -18,14 +18,14 @@ from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.scan.selection import Selection
-from seglog.serve.spans import FileSpan, SpanEnds, find_span
 from seglog.storage.filesystem import PassingFile
-from seglog.table.arrow import split_batches
-from seglog.table.discovery import find_partitions
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import offset_for_timestamp, plan_splits
 from seglog.verification.stretches import Reading, stretch_of
+from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.discovery import find_partitions
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import offset_for_timestamp, plan_splits
+from seglog_rescue.serve.spans import FileSpan, SpanEnds, find_span
 from tests.support.log_files import FS, batch, write_log
 
 if TYPE_CHECKING:

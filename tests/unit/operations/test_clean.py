@@ -14,10 +14,10 @@ from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.locations import parse_location
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.operations.clean import Cleaned
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
 from seglog.storage.filesystem import FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
 from tests.support.compacted_directories import broker_directory, clean, keys_of
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock

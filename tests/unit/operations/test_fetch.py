@@ -9,8 +9,8 @@ import pytest
 
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.log.indexes import AbortedTransaction, TransactionIndex
-from seglog.operations.fetch import FetchOptions, fetch
 from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
+from seglog_stores.operations.fetch import FetchOptions, fetch
 from tests.support.log_files import FS, batch, files_of, marker, transactional, write_segment
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from seglog.consumer_groups.committed_offsets import ShareBatch
 from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, Topology
 from seglog.model import TopicPartition
-from seglog.operations.groups import Group, GroupPartition
-from seglog.operations.groups_left import groups_left, streams_states_left
+from seglog_rescue.operations.groups import Group, GroupPartition
+from seglog_rescue.operations.groups_left import groups_left, streams_states_left
 
 
 def group(name: str, kind: str, *rows: GroupPartition) -> Group:

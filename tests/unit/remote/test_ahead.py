@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from seglog.remote.ahead import AnnouncedWalks, ReadAhead, Step
-from seglog.remote.blocks import Blocks, Source
-from seglog.remote.limits import Limits
+from seglog_stores.remote.ahead import AnnouncedWalks, ReadAhead, Step
+from seglog_stores.remote.blocks import Blocks, Source
+from seglog_stores.remote.limits import Limits
 
 LIMITS = Limits(cache_bytes=4096, block_bytes=64, request_bytes=256, requests_at_once=4, retries=2, timeout_s=5.0)
 

@@ -14,8 +14,8 @@ import pytest
 
 from seglog.errors import ConfigError
 from seglog.locations import parse_location
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
 from tests.support.command_line import ended
 from tests.support.object_server import Fault, ObjectServer, object_server
 
@@ -109,7 +109,7 @@ def test_credentials_are_nowhere_to_be_read(
     write_profile(home, "backup", f"endpoint_url = http://127.0.0.1:{server.port}")
     monkeypatch.setenv("AWS_PROFILE", "backup")
     monkeypatch.setenv("SEGLOG_REMOTE_RETRIES", "0")
-    monkeypatch.setattr("seglog.remote.routing._shared", None)
+    monkeypatch.setattr("seglog_stores.remote.routing._shared", None)
     server.fault = lambda method, _path: fault
     with caplog.at_level(logging.DEBUG):
         try:

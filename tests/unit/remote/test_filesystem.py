@@ -12,11 +12,11 @@ import pytest
 from seglog.configuration.settings import metadata_directories
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.locations import parse_location
-from seglog.remote.blocks import Blocks, Source
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem
+from seglog_stores.remote.blocks import Blocks, Source
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
 from tests.support.manual_clock import ManualClock
 from tests.support.object_server import SECRETS, Fault, ObjectServer, object_server
 

@@ -8,8 +8,8 @@ import pytest
 
 from seglog.errors import ConfigError
 from seglog.locations import parse_location
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.settings import StoreSettings
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.settings import StoreSettings
 from tests.support.object_server import SECRETS, object_server
 
 OWN = {"aws_access_key_id": "AKIDown", "aws_secret_access_key": "own/s3cr3t"}

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from seglog.locations import parse_location
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
-from seglog.remote.store import ObjectStatus
-from seglog.remote.streams import ObjectStream
 from seglog.storage.filesystem import File
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
+from seglog_stores.remote.store import ObjectStatus
+from seglog_stores.remote.streams import ObjectStream
 from tests.support.object_server import SECRETS, Fault, ObjectServer, object_server
 
 LIMITS = Limits(block_bytes=64, request_bytes=256, piece_bytes=100, requests_at_once=4, retries=2, timeout_s=5.0)
@@ -34,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
 
 @pytest.fixture
 def fs(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> RemoteFileSystem:
-    monkeypatch.setattr("seglog.remote.store._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("seglog_stores.remote.store._FIRST_PAUSE_S", 0.001)
     return RemoteFileSystem(environment=server.environment, limits=LIMITS)
 
 

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("obstore")
 
 from seglog.locations import parse_location
-from seglog.remote.failures import WebPageError
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
+from seglog_stores.remote.failures import WebPageError
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
 from tests.support.object_server import Fault, ObjectServer, object_server
 
 LIMITS = Limits(retries=1, timeout_s=5.0)

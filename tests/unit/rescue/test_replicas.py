@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.operations.rebuild import RebuildRequest, plan_rebuild
-from seglog.rescue.log_ends import LogEnds
-from seglog.rescue.rebuild.completeness import missing_of
-from seglog.rescue.transplant.counts import SourceCounts
-from seglog.rescue.transplant.planner import choose
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.log_ends import LogEnds
+from seglog_rescue.operations.rebuild import RebuildRequest, plan_rebuild
+from seglog_rescue.rebuild.completeness import missing_of
+from seglog_rescue.transplant.counts import SourceCounts
+from seglog_rescue.transplant.planner import choose
 from tests.support.log_files import batch
 from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.manual_clock import ManualClock

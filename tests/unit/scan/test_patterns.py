@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import ConfigError, NotALogError
-from seglog.remote.routing import files_with
-from seglog.remote.settings import StoreSettings
 from seglog.scan.patterns import matching_paths
 from seglog.storage.local import LocalFileSystem
 from seglog_cli.app import run
+from seglog_stores.remote.routing import files_with
+from seglog_stores.remote.settings import StoreSettings
 from tests.support.object_server import object_server
 
 FS = LocalFileSystem()

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from seglog.model import Record
-from seglog.serve import protocol
-from seglog.serve.protocol import ErrorCode
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.protocol import ErrorCode
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving

@@ -12,8 +12,8 @@ from seglog.errors import InputError
 from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record, TopicPartition
-from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic
 from tests.support.open_logs import opened_log
 
 PARTITION = TopicPartition("orders", 3)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from seglog.clock import SystemClock
-from seglog.serve import protocol
-from seglog.serve.connection import Connection, RequestBudget
-from seglog.serve.dispatch import Dispatcher
-from seglog.serve.endpoint import Address, Endpoint
-from seglog.serve.protocol import Answer
-from seglog.serve.spans import FileSpan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.connection import Connection, RequestBudget
+from seglog_rescue.serve.dispatch import Dispatcher
+from seglog_rescue.serve.endpoint import Address, Endpoint
+from seglog_rescue.serve.protocol import Answer
+from seglog_rescue.serve.spans import FileSpan
 from tests.support.raw_client import request_frame
 from tests.support.serving import LIMIT_SECONDS, Noted
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from seglog.serve.assignors import ASSIGNORS
-from seglog.serve.consumer_group import ConsumerGroup, HeartbeatAnswer, HeartbeatRequest
-from seglog.serve.endpoint import Limits
-from seglog.serve.groups import Outcome
-from seglog.serve.partition_sets import PartitionSet
+from seglog_rescue.serve.assignors import ASSIGNORS
+from seglog_rescue.serve.consumer_group import ConsumerGroup, HeartbeatAnswer, HeartbeatRequest
+from seglog_rescue.serve.endpoint import Limits
+from seglog_rescue.serve.groups import Outcome
+from seglog_rescue.serve.partition_sets import PartitionSet
 
 LIMITS = Limits()
 SERVED = PartitionSet.of({"t": range(4), "u": range(3)})

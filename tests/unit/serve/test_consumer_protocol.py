@@ -11,7 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from seglog.model import Record
-from seglog.serve import protocol
+from seglog_rescue.serve import protocol
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.serve import protocol
-from seglog.serve.fetch_answers import write_fetch_answer
-from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
-from seglog.serve.spans import FileSpan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.fetch_answers import write_fetch_answer
+from seglog_rescue.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
+from seglog_rescue.serve.spans import FileSpan
 
 OFFSETS = st.integers(-1, (1 << 63) - 1)
 NUMBERS = st.integers(0, (1 << 31) - 1)

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seglog.serve.endpoint import Limits
-from seglog.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, State, Synced
+from seglog_rescue.serve.endpoint import Limits
+from seglog_rescue.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, State, Synced
 
 LIMITS = Limits(group_members=5, first_join_ms=100)
 SESSION_MS, REBALANCE_MS = 10_000, 20_000

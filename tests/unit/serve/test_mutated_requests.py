@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from seglog.model import Isolation, Record
-from seglog.serve import protocol
-from seglog.serve.catalog import Catalog
-from seglog.serve.endpoint import Limits
-from seglog.serve.protocol import VERSIONS
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.catalog import Catalog
+from seglog_rescue.serve.endpoint import Limits
+from seglog_rescue.serve.protocol import VERSIONS
 from tests.support import effort
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from seglog.serve.patterns import PatternError, compiled
+from seglog_rescue.serve.patterns import PatternError, compiled
 
 NAMES = ("", "a", "b", "ab", "aab", "orders", "orders.v1", "orders-2024", "ORDERS", "__x", "a_b", "x" * 249)
 

@@ -8,9 +8,9 @@ import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from seglog.serve import protocol
-from seglog.serve.protocol import VERSIONS, HostileRequestError, read_request
-from seglog.serve.request_walk import TooShortError, walk_of
+from seglog_rescue.serve import protocol
+from seglog_rescue.serve.protocol import VERSIONS, HostileRequestError, read_request
+from seglog_rescue.serve.request_walk import TooShortError, walk_of
 from tests.support.raw_client import request_frame
 
 EVERY_VERSION = [(key, version) for key, (least, most) in VERSIONS.items() for version in range(least, most + 1)]

@@ -14,9 +14,9 @@ import pytest
 
 from seglog.log.log import Log
 from seglog.model import Record
-from seglog.serve import dispatch, protocol, server
-from seglog.serve.endpoint import Limits
-from seglog.serve.protocol import VERSIONS, ErrorCode
+from seglog_rescue.serve import dispatch, protocol, server
+from seglog_rescue.serve.endpoint import Limits
+from seglog_rescue.serve.protocol import VERSIONS, ErrorCode
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient, request_frame

@@ -15,9 +15,9 @@ from seglog.format.decoder import checksums_match, scan_batches
 from seglog.log.log import Log
 from seglog.model import Isolation, Record
 from seglog.scan.log_walk import LogWalk
-from seglog.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span, is_at_hand
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
+from seglog_rescue.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span, is_at_hand
 from tests.support.open_logs import opened_log
 
 EACH = 5  # records a batch

@@ -18,16 +18,16 @@ from seglog.format.filenames import FileKind, parse_file_name
 from seglog.locations import parse_location
 from seglog.operations.clean import Cleaned, Outcome, Skipped
 from seglog.operations.workspace import Workspace
-from seglog.remote.settings import StoreSettings
-from seglog.spark.cleaning import Placement, SparkTasks
-from seglog.spark.cleaning_objects import Destination, Tasks, clean_into
-from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
-from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
-from seglog.spark.key_merge import MergeSpace
-from seglog.spark.keys import object_blob
-from seglog.table.files import files_of
-from seglog.tiers.manifests import read_committed
-from seglog.tiers.view import see_tiers
+from seglog_ask.spark.cleaning import Placement, SparkTasks
+from seglog_ask.spark.cleaning_objects import Destination, Tasks, clean_into
+from seglog_ask.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
+from seglog_ask.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
+from seglog_ask.spark.key_merge import MergeSpace
+from seglog_ask.spark.keys import object_blob
+from seglog_ask.table.files import files_of
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.manifests import read_committed
+from seglog_stores.tiers.view import see_tiers
 from tests.support.compacted_directories import Topics, broker_directory, clean, cleanings
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS

@@ -15,11 +15,11 @@ from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, Seg
 from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
 from seglog.model import Compression, Record
-from seglog.spark.cleaning_round import RoundSpec, TaskOutcome, finish_round, make_staging, remove_staging
-from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
-from seglog.spark.key_merge import MergeSpace
-from seglog.spark.keys import object_blob
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.cleaning_round import RoundSpec, TaskOutcome, finish_round, make_staging, remove_staging
+from seglog_ask.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
+from seglog_ask.spark.key_merge import MergeSpace
+from seglog_ask.spark.keys import object_blob
 from tests.support.cleaning import append, clean, compacted_log, hold_no_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

@@ -13,12 +13,12 @@ import pytest
 
 from seglog.errors import IncompleteError
 from seglog.log.log import Log
-from seglog.spark.cleaning import Placement
-from seglog.spark.cleaning_round import RoundSpec, finish_round
-from seglog.spark.key_merge import ENTRY_BYTES, KeyMerge, MergeSpace
-from seglog.spark.keys import CLEAN, ENTRIES, Blob, Keys, by_reducer, opened
 from seglog.storage.filesystem import File, FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
+from seglog_ask.spark.cleaning import Placement
+from seglog_ask.spark.cleaning_round import RoundSpec, finish_round
+from seglog_ask.spark.key_merge import ENTRY_BYTES, KeyMerge, MergeSpace
+from seglog_ask.spark.keys import CLEAN, ENTRIES, Blob, Keys, by_reducer, opened
 from tests.support.cleaning import clean
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

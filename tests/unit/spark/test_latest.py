@@ -15,13 +15,13 @@ from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, IncompleteError
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.model import Record, TopicPartition
-from seglog.spark.key_merge import MergeSpace
-from seglog.spark.keys import object_blob
-from seglog.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import record_batches
-from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.splits import plan_splits
+from seglog_ask.spark.key_merge import MergeSpace
+from seglog_ask.spark.keys import object_blob
+from seglog_ask.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.splits import plan_splits
 from tests.support import fixtures, log_files
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.manual_clock import ManualClock

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 import seglog
 from seglog.errors import RefusedError
-from seglog.spark.library import clean, verify
+from seglog_ask.spark.library import clean, verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,14 +15,14 @@ from seglog.format.tier_keys import PrivateKey
 from seglog.look.inspect import statistics
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import list_log_directory, list_partition
-from seglog.spark import jobs
-from seglog.spark.jobs import PartitionStatistics
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
-from seglog.tiers.publishing import commit
-from seglog.tiers.segments import KeyPairs
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
+from seglog_ask.spark import jobs
+from seglog_ask.spark.jobs import PartitionStatistics
+from seglog_stores.tiers.publishing import commit
+from seglog_stores.tiers.segments import KeyPairs
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.fixtures import KAFKA, clean_partition
 from tests.support.log_files import FS
 from tests.support.published import published

@@ -24,16 +24,16 @@ from seglog.format.tier_names import COMMITTED
 from seglog.locations import parse_location
 from seglog.log.staged_journal import StreamBatch
 from seglog.model import TopicPartition
-from seglog.operations.fetch import fetch
 from seglog.scan.listing import resolve_paths
-from seglog.spark.sinks import ObjectSink, sink_of
-from seglog.spark.write_options import WriteOptions, parse_write_options
 from seglog.storage.routing import machine_files
-from seglog.table.files import files_of
-from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
-from seglog.tiers.publishing import commit
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.spark.sinks import ObjectSink, sink_of
+from seglog_ask.spark.write_options import WriteOptions, parse_write_options
+from seglog_ask.table.files import files_of
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.tiers.manifests import CommittedLogs, orphans, read_committed
+from seglog_stores.tiers.publishing import commit
+from seglog_stores.tiers.view import see_tiers
 from tests.support.compacted_directories import opened
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS

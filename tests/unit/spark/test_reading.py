@@ -13,10 +13,10 @@ import pytest
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
-from seglog.table.arrow import split_batches
-from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import Split, plan_splits
+from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import Split, plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import routed
 
@@ -80,7 +80,7 @@ def test_what_may_not_be_looked_at_is_named_when_the_read_is_planned(sealed: Pat
 
 def test_a_stream_names_what_it_may_not_look_at(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
-    from seglog.spark import stream
+    from seglog_ask.spark import stream
 
     last = f"{BATCHES * RECORDS:020}.log"
     monkeypatch.setattr(stream, "files_of", lambda _: routed(ForbiddingFileSystem(last)))

@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("pyspark")
 
 from seglog.errors import ConfigError, IncompleteError, NotALogError
-from seglog.remote import filesystem
-from seglog.remote.settings import StoreSettings
-from seglog.spark.stream import FollowedLog
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import record_batches
-from seglog.table.files import files_of, sent_along
-from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import Split, plan_splits
+from seglog_ask.spark.stream import FollowedLog
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.files import files_of, sent_along
+from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import Split, plan_splits
+from seglog_stores.remote import filesystem
+from seglog_stores.remote.settings import StoreSettings
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import ObjectServer, object_server

@@ -16,9 +16,9 @@ from seglog.log.directory import LogDirectory
 from seglog.log.staged_journal import StreamBatch
 from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
-from seglog.spark import staged_append
-from seglog.spark.staged_append import StagedAppend
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark import staged_append
+from seglog_ask.spark.staged_append import StagedAppend
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage

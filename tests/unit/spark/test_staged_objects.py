@@ -11,7 +11,7 @@ from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject
 from seglog.model import TopicPartition
-from seglog.spark.staged_objects import JOINED_BYTES, growth_of
+from seglog_ask.spark.staged_objects import JOINED_BYTES, growth_of
 
 NAME = TopicPartition("t", 0)
 LARGE = 1 << 30

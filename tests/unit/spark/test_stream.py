@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 from seglog.errors import ConfigError, IncompleteError, UnsupportedError
 from seglog.log.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
-from seglog.spark import source, stream
-from seglog.spark.stream import FollowedLog, limited
 from seglog.storage.local import LocalFileSystem
-from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.splits import plan_splits
+from seglog_ask.spark import source, stream
+from seglog_ask.spark.stream import FollowedLog, limited
+from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import ChangingFileSystem, routed
 

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
 from seglog.locations import parse_location
 from seglog.scan.listing import Target, TargetKind
-from seglog.spark.tasks import local_directory, remote_errors, run_tasks, shared
 from seglog.storage.traffic import OF_PROCESS
+from seglog_ask.spark.tasks import local_directory, remote_errors, run_tasks, shared
 
 REPORT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -64,7 +64,9 @@ def test_anything_else_is_one_sentence(report: str, sentence: str) -> None:
     assert str(error) == f"a Spark job failed: {sentence}"
 
 
-@pytest.mark.parametrize(("module", "package"), [("seglog.spark.tasks", "seglog"), ("numpy", "numpy")])
+@pytest.mark.parametrize(
+    ("module", "package"), [("seglog", "seglog"), ("seglog_ask.spark.tasks", "seglog"), ("numpy", "numpy")]
+)
 def test_an_executor_without_a_package_is_told_what_to_install(module: str, package: str) -> None:
     error = raised(REPORT.format(f"ModuleNotFoundError: No module named '{module}'"))
     assert type(error) is UnsupportedError

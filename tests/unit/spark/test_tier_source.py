@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from seglog.errors import ConfigError, IncompleteError, RefusedError
-from seglog.remote.settings import StoreSettings
-from seglog.spark.stream import FollowedLog
-from seglog.table.arrow import record_batches
-from seglog.table.files import StoredLog, files_of
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import Split, plan_splits
+from seglog_ask.spark.stream import FollowedLog
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.files import StoredLog, files_of
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import Split, plan_splits
+from seglog_stores.remote.settings import StoreSettings
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, write_segment
 from tests.support.naive import NaiveRecord, batch_v2

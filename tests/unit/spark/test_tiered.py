@@ -16,19 +16,19 @@ from seglog.format.tier_keys import PrivateKey
 from seglog.locations import parse_location
 from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
-from seglog.spark import jobs
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
-from seglog.table.files import files_of, shown_at, size_of, task_files
-from seglog.tiers.metadata import RemoteLogs
-from seglog.tiers.publishing import commit
-from seglog.tiers.recognition import Layout, TierPlace
-from seglog.tiers.segments import KeyPairs, Remark
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_ask.spark import jobs
+from seglog_ask.table.files import files_of, shown_at, size_of, task_files
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.metadata import RemoteLogs
+from seglog_stores.tiers.publishing import commit
+from seglog_stores.tiers.recognition import Layout, TierPlace
+from seglog_stores.tiers.segments import KeyPairs, Remark
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 from tests.support.manual_clock import ManualClock

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from seglog.scan.listing import resolve_paths
-from seglog.spark import jobs, tasks
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
+from seglog_ask.spark import jobs, tasks
+from seglog_stores.tiers.view import see_tiers
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS
 from tests.support.manual_clock import ManualClock

@@ -20,11 +20,11 @@ from seglog.errors import (
 )
 from seglog.log.staged_journal import StagedFile, StreamBatch
 from seglog.model import Record, TopicPartition
-from seglog.spark.sinks import LocalSink, checkpoint_entry, sink_of, staging_of
-from seglog.spark.write_options import WriteOptions, parse_write_options
-from seglog.spark.writer import stage_rows
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog_ask.spark.sinks import LocalSink, checkpoint_entry, sink_of, staging_of
+from seglog_ask.spark.write_options import WriteOptions, parse_write_options
+from seglog_ask.spark.writer import stage_rows
 from tests.support.compacted_directories import opened
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

@@ -12,10 +12,10 @@ from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import Access, File, FileSystem, ReadOnlyFileSystem
 from seglog.storage.frozen import FrozenFileSystem, Order
-from seglog.tiers.contents import MadeFile, OneFile, WholeObject
-from seglog.tiers.recognition import Layout, TierPlace
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import TierFileSystem
+from seglog_stores.tiers.contents import MadeFile, OneFile, WholeObject
+from seglog_stores.tiers.recognition import Layout, TierPlace
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import TierFileSystem
 from tests.support.log_files import FS, files_of
 
 # Every method of the protocol stands in one of two tables, reading or changing.

@@ -12,13 +12,13 @@ from seglog.clock import FixedClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
-from seglog.table.arrow import record_batches
-from seglog.table.discovery import Finder
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import plan_splits
-from seglog.tiers import manifests
-from seglog.tiers.publishing import commit
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.discovery import Finder
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import plan_splits
+from seglog_stores.tiers import manifests
+from seglog_stores.tiers.publishing import commit
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 from tests.support.published import published

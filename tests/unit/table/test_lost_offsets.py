@@ -14,11 +14,11 @@ pytest.importorskip("pyarrow")
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
 from seglog.storage.local import LocalFileSystem
-from seglog.table import continuity, reading
-from seglog.table.arrow import split_batches
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import plan_splits
+from seglog_ask.table import continuity, reading
+from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import plan_splits
 from tests.support import fixtures, log_files
 
 FS = LocalFileSystem()

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.errors import ConfigError
 from seglog.model import Isolation, TopicPartition
-from seglog.table.options import OPTIONS, OffsetRule, parse_read_options
+from seglog_ask.table.options import OPTIONS, OffsetRule, parse_read_options
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -21,15 +21,15 @@ from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
-from seglog.table import partition_log, reading
-from seglog.table.arrow import split_batches
-from seglog.table.damage import Damage, handle
-from seglog.table.discovery import find_partitions
-from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.reading import Batches, walk_piece
-from seglog.table.records import decoded
-from seglog.table.schema import default_projection
-from seglog.table.splits import SegmentPiece, plan_splits
+from seglog_ask.table import partition_log, reading
+from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.damage import Damage, handle
+from seglog_ask.table.discovery import find_partitions
+from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.reading import Batches, walk_piece
+from seglog_ask.table.records import decoded
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import SegmentPiece, plan_splits
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem

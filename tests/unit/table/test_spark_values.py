@@ -13,12 +13,12 @@ import pytest
 import seglog
 from seglog.errors import ConfigError
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import split_batches
-from seglog.table.options import parse_read_options
-from seglog.table.schema import Column, default_projection
-from seglog.table.shown_as import AS_THEY_ARE, ShownAs
-from seglog.table.spark_values import SparkValues, spark_values
-from seglog.table.splits import plan_splits
+from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import Column, default_projection
+from seglog_ask.table.shown_as import AS_THEY_ARE, ShownAs
+from seglog_ask.table.spark_values import SparkValues, spark_values
+from seglog_ask.table.splits import plan_splits
 from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log
 
 SCHEMA = {

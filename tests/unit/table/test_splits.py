@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
-from seglog.remote.settings import StoreSettings
 from seglog.storage.local import LocalFileSystem
-from seglog.table.discovery import find_partitions
-from seglog.table.files import files_of
-from seglog.table.options import parse_read_options
-from seglog.table.records import records_of
-from seglog.table.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
+from seglog_ask.table.discovery import find_partitions
+from seglog_ask.table.files import files_of
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.records import records_of
+from seglog_ask.table.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
+from seglog_stores.remote.settings import StoreSettings
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import object_server

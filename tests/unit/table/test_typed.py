@@ -19,19 +19,19 @@ from google.protobuf import message_factory
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog.table.columns import Part, outputs_of
-from seglog.table.dataset import Table
-from seglog.table.opening import open_source
-from seglog.table.planned_types import planned_types, typed_columns
-from seglog.table.typed import TypedColumn
-from seglog.table.valued import valued_outputs
-from seglog.values.column_types import column_type
-from seglog.values.forms import Forms, Tally, Values
-from seglog.values.frames import PATH_BEFORE, message_named, path_bytes
-from seglog.values.protobuf import messages_of
-from seglog.values.schemas import Schema
-from seglog.values.shapes import Leaf, Row, merged
-from seglog.values.sources import forms_of
+from seglog_ask.table.columns import Part, outputs_of
+from seglog_ask.table.dataset import Table
+from seglog_ask.table.opening import open_source
+from seglog_ask.table.planned_types import planned_types, typed_columns
+from seglog_ask.table.typed import TypedColumn
+from seglog_ask.table.valued import valued_outputs
+from seglog_ask.values.column_types import column_type
+from seglog_ask.values.forms import Forms, Tally, Values
+from seglog_ask.values.frames import PATH_BEFORE, message_named, path_bytes
+from seglog_ask.values.protobuf import messages_of
+from seglog_ask.values.schemas import Schema
+from seglog_ask.values.shapes import Leaf, Row, merged
+from seglog_ask.values.sources import forms_of
 from tests.support.hostile_values import BySlowWay, laid_out
 from tests.support.schema_registry import avro, framed, registered, write_log
 from tests.support.typed_columns import known, part_of, planned

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.table.typed import TypedColumn
-from seglog.values.forms import Tally
-from seglog.values.shapes import Leaf, Row
+from seglog_ask.table.typed import TypedColumn
+from seglog_ask.values.forms import Tally
+from seglog_ask.values.shapes import Leaf, Row
 from tests.support.hostile_values import laid_out
 from tests.support.proto_maker import SCALARS, Files
 from tests.support.schema_registry import avro, framed

@@ -13,11 +13,11 @@ pytest.importorskip("pyarrow")
 from seglog.errors import ConfigError
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
-from seglog.table.arrow import record_batches
-from seglog.table.options import parse_read_options
-from seglog.table.schema import default_projection
-from seglog.table.splits import plan_splits
-from seglog.table.where import ALL, Range, Where, parse_where
+from seglog_ask.table.arrow import record_batches
+from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.schema import default_projection
+from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.where import ALL, Range, Where, parse_where
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
 

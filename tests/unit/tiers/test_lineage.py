@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.format.checkpoint import EpochEntry
-from seglog.tiers.lineage import Choice, Local, choose
-from seglog.tiers.segments import Problem, Remark, TierSegment, own_epochs
+from seglog_stores.tiers.lineage import Choice, Local, choose
+from seglog_stores.tiers.segments import Problem, Remark, TierSegment, own_epochs
 
 
 def segment(first: int, last: int, lineage: Sequence[EpochEntry] = (), name: str = "") -> TierSegment:

@@ -14,18 +14,18 @@ from seglog.format.log_manifest import manifest_name, parse_log_manifest
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import PARTITION_LEADER_EPOCH_OFFSET
 from seglog.model import TopicPartition
-from seglog.operations.fetch import fetch
-from seglog.remote.routing import files_with, shared_remote_files
-from seglog.remote.settings import StoreSettings
 from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
 from seglog.storage.routing import RoutingFileSystem, machine_files
-from seglog.tiers.manifests import read_committed
-from seglog.tiers.publishing import commit, require_new
-from seglog.tiers.segments import GRAVE, Problem, Remark
-from seglog.tiers.survey import Surveyed, survey
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.remote.routing import files_with, shared_remote_files
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.manifests import read_committed
+from seglog_stores.tiers.publishing import commit, require_new
+from seglog_stores.tiers.segments import GRAVE, Problem, Remark
+from seglog_stores.tiers.survey import Surveyed, survey
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, files_of
 from tests.support.object_server import Fault, ObjectServer, object_server

@@ -9,9 +9,9 @@ import pytest
 from seglog.errors import NotALogError
 from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState
 from seglog.model import TopicPartition
-from seglog.tiers.metadata import RemoteLogs, checked_against, read_remote_logs
-from seglog.tiers.recognition import Layout, TierPlace
-from seglog.tiers.segments import Problem, TierSegment
+from seglog_stores.tiers.metadata import RemoteLogs, checked_against, read_remote_logs
+from seglog_stores.tiers.recognition import Layout, TierPlace
+from seglog_stores.tiers.segments import Problem, TierSegment
 from tests.support.log_files import FS, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 

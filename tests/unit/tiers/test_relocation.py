@@ -9,13 +9,13 @@ from urllib.parse import unquote
 import pytest
 
 from seglog.locations import parse_location
-from seglog.remote.settings import StoreSettings
 from seglog.storage.filesystem import FileSystem
-from seglog.table.files import files_of
-from seglog.tiers.metadata import RemoteLogs
-from seglog.tiers.segments import Problem, Remark
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
+from seglog_ask.table.files import files_of
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.metadata import RemoteLogs
+from seglog_stores.tiers.segments import Problem, Remark
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
 from tests.support.object_server import Fault, object_server

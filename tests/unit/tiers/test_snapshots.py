@@ -10,16 +10,16 @@ import pytest
 import seglog
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.locations import parse_location
-from seglog.operations.backup import BackupRequest, backup
-from seglog.operations.fetch import fetch
-from seglog.remote.routing import files_with
-from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
-from seglog.table.files import shown_at, task_files
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
+from seglog_ask.table.files import shown_at, task_files
+from seglog_rescue.operations.backup import BackupRequest, backup
+from seglog_stores.operations.fetch import fetch
+from seglog_stores.remote.routing import files_with
+from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.command_line import clean_logs, keep_partitions, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.log_files import FS, batch, contents_below

@@ -12,10 +12,10 @@ from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedEr
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
-from seglog.tiers.segments import KeyPairs, Problem, Remark
-from seglog.tiers.tiered_partition import TierOptions
-from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_stores.tiers.segments import KeyPairs, Problem, Remark
+from seglog_stores.tiers.tiered_partition import TierOptions
+from seglog_stores.tiers.view import see_tiers
 from tests.support.faulty_filesystem import DeletingFileSystem
 from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import FS, files_of

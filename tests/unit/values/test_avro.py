@@ -16,8 +16,8 @@ import fastavro
 import pytest
 from fastavro import _read, _read_py
 
-from seglog.values import avro
-from seglog.values.schemas import NotDecodedError, Reference, RemarkedText, Schema
+from seglog_ask.values import avro
+from seglog_ask.values.schemas import NotDecodedError, Reference, RemarkedText, Schema
 from tests.support.schema_registry import avro as written
 from tests.support.schema_registry import text_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seglog.escaping import json_value
-from seglog.values.fast_json import json_writer
+from seglog_ask.values.fast_json import json_writer
 
 DEEP: Any = []
 for _ in range(300):

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from seglog.model import Header
-from seglog.values.frames import MOST_EXPANDED_BYTES, frame_of, message_named
-from seglog.values.schemas import Naming, NotDecodedError
+from seglog_ask.values.frames import MOST_EXPANDED_BYTES, frame_of, message_named
+from seglog_ask.values.schemas import Naming, NotDecodedError
 
 GUID = UUID("0123456789abcdef0123456789abcdef")
 

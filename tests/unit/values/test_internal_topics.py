@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from seglog.values.internal_topics import KINDS, kind_of
-from seglog.values.schemas import NotDecodedError, Text
+from seglog_ask.values.internal_topics import KINDS, kind_of
+from seglog_ask.values.schemas import NotDecodedError, Text
 
 WRITTEN = Path(__file__).parents[2] / "golden" / "internal_topics.jsonl"
 KEK = {

@@ -15,9 +15,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from seglog.escaping import json_value
-from seglog.values import protobuf, protoc
-from seglog.values.frames import PATH_BEFORE
-from seglog.values.schemas import Naming, NotDecodedError, RemarkedText, Schema
+from seglog_ask.values import protobuf, protoc
+from seglog_ask.values.frames import PATH_BEFORE
+from seglog_ask.values.schemas import Naming, NotDecodedError, RemarkedText, Schema
 from tests.support.proto_maker import Files
 from tests.support.schema_registry import text_of
 

@@ -11,8 +11,8 @@ import pytest
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog.values.schemas import MOST_REFERENCES, KnownSchemas, NotDecodedError, Reference, Schema, closure
-from seglog.values.schemas_topic import SchemasTopic, read_schemas
+from seglog_ask.values.schemas import MOST_REFERENCES, KnownSchemas, NotDecodedError, Reference, Schema, closure
+from seglog_ask.values.schemas_topic import SchemasTopic, read_schemas
 from tests.support.schema_registry import ORDER, entry, registered, write_log
 
 

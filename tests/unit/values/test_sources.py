@@ -14,10 +14,10 @@ import pytest
 
 from seglog.errors import ConfigError
 from seglog.storage.local import LocalFileSystem
-from seglog.values.plain_forms import PLAIN
-from seglog.values.registry import Registry
-from seglog.values.schemas import NotDecodedError, Reference, closure
-from seglog.values.sources import forms_of, source_at
+from seglog_ask.values.plain_forms import PLAIN
+from seglog_ask.values.registry import Registry
+from seglog_ask.values.schemas import NotDecodedError, Reference, closure
+from seglog_ask.values.sources import forms_of, source_at
 from tests.support.schema_registry import shop
 
 FS = LocalFileSystem()

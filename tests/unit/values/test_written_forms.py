@@ -22,9 +22,9 @@ import cbor2
 import fastavro
 import msgpack
 
-from seglog.values import expanding, forms
-from seglog.values.plain_forms import PLAIN, text_or_reason
-from seglog.values.schemas import NotDecodedError, RemarkedText, Text
+from seglog_ask.values import expanding, forms
+from seglog_ask.values.plain_forms import PLAIN, text_or_reason
+from seglog_ask.values.schemas import NotDecodedError, RemarkedText, Text
 from tests.support import effort
 
 FORMS = ("msgpack", "cbor", "avro-file", "gzip", "gzip-json")

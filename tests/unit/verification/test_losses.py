@@ -19,12 +19,12 @@ from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord
-from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.verification.finding_codes import Severity
 from seglog.verification.findings import Finding
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.group_records import commit
 from tests.support.log_files import FS, batch, write_segment

@@ -17,9 +17,6 @@ import seglog
 from seglog import layout
 from seglog.format.decoder import scan_batches
 from seglog.ordered_pool import unlimited
-from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.limits import Limits
-from seglog.remote.store import ObjectStatus, ObstoreStore
 from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.local import LocalFileSystem
@@ -27,6 +24,9 @@ from seglog.verification import batches, partition_look
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
+from seglog_stores.remote.filesystem import RemoteFileSystem
+from seglog_stores.remote.limits import Limits
+from seglog_stores.remote.store import ObjectStatus, ObstoreStore
 from tests.support import log_files as logs
 from tests.support.hostile_logs import hostile_log
 from tests.support.manual_clock import ManualClock

@@ -41,7 +41,7 @@ from seglog.verification.readable_files import Source, sources, unreadable
 from seglog.verification.unsettled import Unsettled
 
 if TYPE_CHECKING:
-    from seglog.values.forms import Values
+    from seglog_ask.values.forms import Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from seglog.look.dump.large_records import large_line
 from seglog.look.dump.rendering import blocks
 
 if TYPE_CHECKING:
-    from seglog.values.forms import TopicDecoder
+    from seglog_ask.values.forms import TopicDecoder
 
 _BLOCK_BYTES = 1 << 20
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)

@@ -24,7 +24,7 @@ from seglog.format.columns import SIDES, Records, Side
 from seglog.kernels import render
 
 if TYPE_CHECKING:
-    from seglog.values.forms import Column, TopicDecoder
+    from seglog_ask.values.forms import Column, TopicDecoder
 
 
 def with_values(

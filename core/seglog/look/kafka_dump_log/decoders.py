@@ -19,7 +19,7 @@ from seglog.format.wire import java_text
 from seglog.model import ControlType
 
 if TYPE_CHECKING:
-    from seglog.values.internal_topics import Decoder
+    from seglog_ask.values.internal_topics import Decoder
 
 PartDecoder = Literal["string", "default", "integer", "long"]
 

@@ -44,7 +44,7 @@ from seglog.verification.file_rows import is_known
 from seglog.verification.findings import Finding
 
 if TYPE_CHECKING:
-    from seglog.values.internal_topics import Decoder
+    from seglog_ask.values.internal_topics import Decoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from seglog.errors import RefusedError, UnsupportedError
-from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind
 from seglog.scan.selection import Selection
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source, sources
+from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
 from tests.support.fixtures import expected, fixture_copy
 from tests.support.log_files import FS, batch, marker, write_segment
 from tests.support.naive import NaiveRecord, batch_v2

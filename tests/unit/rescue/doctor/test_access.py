@@ -10,7 +10,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS
 from tests.support.other_users import ANOTHER, OTHER, acting_as_user, given_to, needs_root, open_directory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.doctor import Diagnosis, Gravity
+from seglog_rescue.doctor.doctor import Diagnosis, Gravity
 from tests.support.moved_partitions import FATES, beside_its_future, emptied, moved_partitions
 from tests.unit.rescue.doctor.test_doctor import diagnose
 

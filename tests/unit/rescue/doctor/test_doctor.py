@@ -21,9 +21,9 @@ from seglog.format.checkpoint import (
     format_partition_metadata,
 )
 from seglog.kafka_version import KafkaVersion
-from seglog.rescue.doctor.doctor import CASES, Diagnosis, Doctor, Gravity
-from seglog.rescue.doctor.segment_end import kafka_end
 from seglog.scan.listing import list_partition
+from seglog_rescue.doctor.doctor import CASES, Diagnosis, Doctor, Gravity
+from seglog_rescue.doctor.segment_end import kafka_end
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, transactional, write_segment
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.cases import CASES, TOOLS
-from seglog.rescue.doctor.doctor import Gravity
+from seglog_rescue.doctor.cases import CASES, TOOLS
+from seglog_rescue.doctor.doctor import Gravity
 from tests.support.command_line import run
 from tests.support.doctored_states import DOCTORED, ELSEWHERE, WITHOUT_COMMAND
 from tests.support.fixtures import fixture_copy, fixture_now_ms

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.doctor import Gravity
+from seglog_rescue.doctor.doctor import Gravity
 from tests.support.command_line import json_lines, run
 from tests.support.log_files import batch, write_segment
 from tests.unit.rescue.doctor.test_doctor import codes, diagnose

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.cases import ASIDE, CASES, diagnosis
 from seglog_cli.views.codes import meanings
+from seglog_rescue.doctor.cases import ASIDE, CASES, diagnosis
 from tests.support.command_line import run
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
@@ -50,8 +50,8 @@ def test_every_code_that_is_explained_says_what_mends_it() -> None:
 
 
 def test_general_mends_are_of_codes_without_a_command_of_their_own() -> None:
-    from seglog.rescue.doctor.general_mends import _MENDS
     from seglog.verification.finding_codes import CODES
+    from seglog_rescue.doctor.general_mends import _MENDS
 
     assert set(_MENDS) <= {*CASES, *CODES}
     assert not [code for code in _MENDS if code in CASES and CASES[code].command and code != "PARTITION_MISSING"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.rescue.doctor.doctor import Gravity
+from seglog_rescue.doctor.doctor import Gravity
 from tests.support.wounded_starts import METADATA, PARTITION, half, made, sound
 from tests.unit.rescue.doctor.test_doctor import diagnose
 

@@ -10,7 +10,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.log.checkpoints import room_to_close
-from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.small_disk import SmallDisk
 from tests.unit.rescue.doctor.test_doctor import NOW_MS, codes, diagnose

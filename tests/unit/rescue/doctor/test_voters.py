@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
-from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from seglog_rescue.doctor.cases import Diagnosis, Gravity
 from tests.support.command_line import json_lines, run
 from tests.support.named_commands import run_named
 from tests.support.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting

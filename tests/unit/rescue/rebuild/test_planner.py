@@ -21,10 +21,10 @@ from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import encode_message
 from seglog.model import Record
-from seglog.operations.rebuild import RebuildRequest, plan_rebuild
-from seglog.rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog_rescue.operations.rebuild import RebuildRequest, plan_rebuild
+from seglog_rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from tests.support.group_records import group_key, text
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, directory_id, topic_records
 from tests.support.metadata_records import write_metadata_log

@@ -14,11 +14,18 @@ from seglog.errors import LockedError, NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, step_lines, write_collected
-from seglog.rescue.replicas.comparison import Choice, PartitionVerdict
-from seglog.rescue.replicas.facts_file import write_facts
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog_rescue.operations.replicas import (
+    ReplicasReport,
+    ReplicasRequest,
+    collect,
+    compare,
+    step_lines,
+    write_collected,
+)
+from seglog_rescue.replicas.comparison import Choice, PartitionVerdict
+from seglog_rescue.replicas.facts_file import write_facts
 from tests.support.group_records import commit
 from tests.support.log_files import batch
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, registration, topic_records

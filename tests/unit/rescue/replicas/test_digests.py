@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from seglog.layout import BATCH, CONTROL_MASK
-from seglog.rescue.replicas.digests import LogDigest, different, extent
+from seglog_rescue.replicas.digests import LogDigest, different, extent
 
 
 def rows(count: int, seed: int = 1, *, first: int = 0) -> np.ndarray:

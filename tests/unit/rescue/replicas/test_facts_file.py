@@ -12,12 +12,12 @@ import pytest
 
 from seglog.errors import CorruptionError, UnsupportedError
 from seglog.layout import BATCH
-from seglog.operations.replicas import ReplicasRequest, collect
-from seglog.rescue.replicas.digests import LogDigest
-from seglog.rescue.replicas.facts import DirectoryFacts, HostFacts, ReplicaFacts
-from seglog.rescue.replicas.facts_file import FactsError, parse_facts, write_facts
-from seglog.rescue.replicas.keys import KeyMark, edges
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.replicas import ReplicasRequest, collect
+from seglog_rescue.replicas.digests import LogDigest
+from seglog_rescue.replicas.facts import DirectoryFacts, HostFacts, ReplicaFacts
+from seglog_rescue.replicas.facts_file import FactsError, parse_facts, write_facts
+from seglog_rescue.replicas.keys import KeyMark, edges
 from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.manual_clock import ManualClock
 from tests.support.metadata_records import write_metadata_log

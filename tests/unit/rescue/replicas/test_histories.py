@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, write_collected
-from seglog.rescue.replicas.comparison import Acknowledged
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, write_collected
+from seglog_rescue.replicas.comparison import Acknowledged
 from tests.support.manual_clock import ManualClock
 from tests.support.replica_histories import history, lost_by, write_directories
 

@@ -9,11 +9,11 @@ import pytest
 
 from seglog.format.checkpoint import format_offset_checkpoint
 from seglog.model import TopicPartition
-from seglog.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, write_collected
-from seglog.rescue.replicas import keys
-from seglog.rescue.replicas.comparison import PartitionVerdict
-from seglog.rescue.replicas.keys import KeyMark, compared, edges
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, write_collected
+from seglog_rescue.replicas import keys
+from seglog_rescue.replicas.comparison import PartitionVerdict
+from seglog_rescue.replicas.keys import KeyMark, compared, edges
 from tests.support.log_files import TRANSACTIONAL, marker
 from tests.support.lost_clusters import broker_directory
 from tests.support.manual_clock import ManualClock

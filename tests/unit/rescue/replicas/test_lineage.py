@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.rescue.replicas.lineage import Lineage, common_end, contradiction
+from seglog_rescue.replicas.lineage import Lineage, common_end, contradiction
 
 LONG = Lineage(0, 100, ((0, 0), (2, 40), (5, 90)))
 

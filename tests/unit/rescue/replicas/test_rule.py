@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seglog.rescue.replicas.lineage import Lineage
-from seglog.rescue.replicas.rule import Candidate, Metadata, ranked
+from seglog_rescue.replicas.lineage import Lineage
+from seglog_rescue.replicas.rule import Candidate, Metadata, ranked
 
 FIRST = ((0, 0),)
 SECOND = ((0, 0), (1, 50))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from seglog.model import Compression
-from seglog.rescue.salvage.attribution import CarvedLog, attribute
-from seglog.rescue.salvage.carve import carve_image, carve_log
+from seglog_rescue.salvage.attribution import CarvedLog, attribute
+from seglog_rescue.salvage.carve import carve_image, carve_log
 from tests.support.log_files import FS, batch, compressed_batches, idempotent, marker
 from tests.support.naive import NaiveRecord, batch_v2
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from seglog.format.decoder import scan_batches
-from seglog.rescue.salvage.carve import FOUND, carve_image
-from seglog.rescue.salvage.fragments import (
+from seglog_rescue.salvage.carve import FOUND, carve_image
+from seglog_rescue.salvage.fragments import (
     Fragment,
     Join,
     block_bytes_of,

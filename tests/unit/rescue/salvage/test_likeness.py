@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.rescue.salvage.carve import carve_log
-from seglog.rescue.salvage.likeness import Look, Traits, likeness, traits_of
+from seglog_rescue.salvage.carve import carve_log
+from seglog_rescue.salvage.likeness import Look, Traits, likeness, traits_of
 from tests.support.log_files import FS, batch, marker, messages, transactional, write_log
 from tests.support.naive import NaiveRecord, batch_v2
 

@@ -18,9 +18,9 @@ from seglog.format.message_07 import encode_message, walk_messages
 from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination
-from seglog.rescue.salvage.salvage import SalvageOptions, SalvageReport, salvage
 from seglog.storage.filesystem import File, OpenMode, PassingFile
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.salvage.salvage import SalvageOptions, SalvageReport, salvage
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, wrappers, write_log

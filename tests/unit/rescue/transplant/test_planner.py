@@ -12,16 +12,16 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
 from seglog.log.append import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.operations.transplant import plan_transplant
-from seglog.rescue.transplant.apply import carry_out
-from seglog.rescue.transplant.counts import SourceCounts
-from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.rescue.transplant.planner import Circumstances, PartitionToTake, TransplantPlanner
-from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.verification.transaction_coordinators import Coordinated
+from seglog_rescue.operations.transplant import plan_transplant
+from seglog_rescue.transplant.apply import carry_out
+from seglog_rescue.transplant.counts import SourceCounts
+from seglog_rescue.transplant.plan import PartitionPlan, TransplantPlan
+from seglog_rescue.transplant.planner import Circumstances, PartitionToTake, TransplantPlanner
+from seglog_rescue.transplant.target import TargetDirectory
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import CONFIG, everything, planned, request, target_directory, transplanted
 from tests.support.watched_files import CountingFileSystem

@@ -10,7 +10,7 @@ import pytest
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.model import Record
-from seglog.rescue.transplant.rewriting import FOREIGN_PRODUCERS, counted, foreign_id, rewrite, seal
+from seglog_rescue.transplant.rewriting import FOREIGN_PRODUCERS, counted, foreign_id, rewrite, seal
 from tests.support.fixtures import KAFKA
 
 LOGS = ("4.3.0/generated/mixed-0", "4.3.0/generated/keyed-0", "4.3.0/generated/upgraded-0", "4.3.0/generated/gaps-0")

@@ -9,8 +9,8 @@ import pytest
 
 from seglog.errors import RefusedError, SeglogError
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.rescue.transplant.source import SourceCheckpoints, SourceLog, log_files, read_source, require_unchanged
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.transplant.source import SourceCheckpoints, SourceLog, log_files, read_source, require_unchanged
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, write_segment
 from tests.support.naive import NaiveRecord, batch_v2

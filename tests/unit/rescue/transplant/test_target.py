@@ -11,8 +11,8 @@ from seglog.configuration.cluster_metadata import Assignment, ClusterMetadata
 from seglog.errors import RefusedError
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.transplant.target import TargetDirectory
 from tests.support.target_directories import TOPIC_ID, target_directory
 
 FS = LocalFileSystem()

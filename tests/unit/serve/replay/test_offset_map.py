@@ -8,8 +8,8 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.serve.replay.offset_map import HEADER, ReplayOffsetMap
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.replay.offset_map import HEADER, ReplayOffsetMap
 
 SOURCE, TARGET = TopicPartition("a", 0), TopicPartition("b", 1)
 

@@ -8,10 +8,10 @@ import pytest
 
 from seglog.errors import IncompleteError
 from seglog.model import Record, TopicPartition
-from seglog.operations.groups import Group, GroupPartition
-from seglog.serve.replay.replay import Replay, Translated
-from seglog.serve.replay.target import NotArrivedError
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.groups import Group, GroupPartition
+from seglog_rescue.serve.replay.replay import Replay, Translated
+from seglog_rescue.serve.replay.target import NotArrivedError
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.open_logs import opened_log

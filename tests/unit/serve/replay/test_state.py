@@ -8,8 +8,8 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.serve.replay.state import PartitionProgress, ReplayState
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.replay.state import PartitionProgress, ReplayState
 
 FS = LocalFileSystem()
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from seglog.errors import IncompleteError
-from seglog.serve.replay.target import TargetCluster
+from seglog_rescue.serve.replay.target import TargetCluster
 
 
 @pytest.mark.slow

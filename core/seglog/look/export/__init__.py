@@ -1,1 +1,0 @@
-"""Exports records to other formats: JSON lines, CSV, Parquet."""

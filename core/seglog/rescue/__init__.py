@@ -1,1 +1,0 @@
-"""Bringing back what is lost or in danger: what a broker would do, salvage, transplants, a cluster's lost metadata."""

@@ -1,0 +1,54 @@
+"""Opens partitions as one table: finds what paths mean, and which segments there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seglog.locations import parse_location
+from seglog.model import Isolation
+from seglog.scan.listing import topic_partitions
+from seglog.storage.filesystem import FileSystem
+from seglog_ask.table.discovery import find_partitions
+from seglog_ask.table.options import OnCorrupt, parse_read_options
+from seglog_ask.table.source import Source
+
+
+def open_source(
+    fs: FileSystem,
+    paths: Sequence[Path],
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    on_corrupt: OnCorrupt = "fail",
+    local: Path | None = None,
+    tier_keys: Mapping[str, Path] | None = None,
+    remote_metadata: Sequence[Path] = (),
+    to_skip: str = "on_corrupt='skip'",
+) -> Source:
+    """Returns the partitions at the paths: partition or log directories, LOGDIR/TOPIC, single `.log` files, URLs.
+
+    With `on_corrupt` "skip", damage and lost offsets are left out and counted. `to_skip` is what errors call that
+    option. Raises the errors of `find_partitions`.
+    """
+    given = {
+        "paths": json.dumps([str(target) for path in paths for target in _spelled_out(fs, path)]),
+        "isolationLevel": isolation.label,
+        "onCorrupt": on_corrupt,
+        "failOnDataLoss": "false" if on_corrupt == "skip" else "true",
+    }
+    if local is not None:
+        given["local"] = str(local)
+    if tier_keys:
+        given["tierKey"] = json.dumps({name: str(path) for name, path in tier_keys.items()})
+    if remote_metadata:
+        given["remoteMetadata"] = json.dumps([str(path) for path in remote_metadata])
+    options = replace(parse_read_options(given), to_skip=to_skip, to_lose=to_skip, with_metadata=True)
+    return Source(fs, options, find_partitions(fs, options))
+
+
+def _spelled_out(fs: FileSystem, path: Path) -> list[Path]:
+    """Returns the partition directories of LOGDIR/TOPIC, else the path itself."""
+    path = parse_location(path)
+    return [target.path for target in topic_partitions(fs, path)] or [path]

@@ -1,0 +1,206 @@
+"""A backup repository: its marker, manifests, objects and packs, in a directory or below a prefix of an object store.
+
+Objects are created and never changed. On a disk each is written under a temporary name first, so that a killed run
+leaves nothing incomplete under a final name; a store makes an object whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from seglog.errors import CorruptTierError, NotALogError, RefusedError
+from seglog.format.checksum import crc32c
+from seglog.format.snapshot_manifest import (
+    FORMAT,
+    MARKER,
+    OBJECTS,
+    PACKS,
+    SNAPSHOT_BYTES_LIMIT,
+    SNAPSHOT_SUFFIX,
+    SNAPSHOTS,
+    VERSION,
+    Extent,
+    Snapshot,
+    format_snapshot,
+)
+from seglog.remote_path import RemotePath
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog_stores.tiers.snapshots import Snapshots
+
+PRUNED = "pruned"  # manifests that were pruned: their objects go when no run can name them any more
+TEMPORARY = ".part"
+_BLOCK = 64 << 10
+
+
+class ObjectFiles(FileSystem, Protocol):
+    """Files, and the creation of objects (`storage.routing.RoutingFileSystem`)."""
+
+    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
+
+    def create(self, path: Path, data: bytes) -> bool: ...
+
+    def discard(self, path: Path) -> None: ...
+
+    def forget_listings(self) -> None: ...
+
+
+class ContentDigest:
+    """The digest of bytes that come in pieces, each but the last a multiple of 64 KiB (FORMAT.md)."""
+
+    def __init__(self) -> None:
+        self._hash, self.size = hashlib.sha256(), 0
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """Takes the next piece."""
+        view = memoryview(piece)
+        self.size += len(view)
+        checksums = (crc32c(view[at : at + _BLOCK]) for at in range(0, len(view), _BLOCK))
+        self._hash.update(b"".join(checksum.to_bytes(4, "big") for checksum in checksums))
+
+    def text(self) -> str:
+        """Returns the digest of all pieces."""
+        return self._hash.hexdigest()[:32]
+
+
+def digest_of(file: File, start: int, end: int) -> str:
+    """Returns the digest of bytes of a file. Raises RefusedError if it ends before `end`."""
+    digest = ContentDigest()
+    for piece in pieces(file, start, end):
+        digest.update(piece)
+    if digest.size != end - start:
+        raise RefusedError(f"{file.path} is shorter than it was")
+    return digest.text()
+
+
+@dataclass(frozen=True, slots=True)
+class Repository(Snapshots):
+    """The repository at `place`, to write to. All its methods raise OSError."""
+
+    fs: ObjectFiles
+
+    def make(self) -> None:
+        """Makes the repository if it is not there. Raises RefusedError if the place holds something else."""
+        with suppress(NotALogError):
+            self.require()
+            return
+        if not self.is_new():
+            try:
+                self.require()  # another run may have made it since
+            except NotALogError as error:
+                raise RefusedError(f"{self.place} holds something else: name a new place, or a repository") from error
+            return
+        self._ensure(self.place)
+        self.fs.create(self.place / MARKER, (json.dumps({"format": FORMAT, "version": VERSION}) + "\n").encode())
+        self.require()
+
+    def is_new(self) -> bool:
+        """True if the place is missing, or has nothing but the remains of a run that died while it made it."""
+        status = self.fs.status(self.place)
+        if status is None:
+            return True
+        return status.is_directory and all(name.startswith(f"{MARKER}.") for name in self.fs.list(self.place))
+
+    # --- manifests ----------------------------------------------------------------------------------------
+
+    def ids(self, folder: str = SNAPSHOTS) -> list[str]:
+        """Returns the ids of the snapshots, the oldest first, as they are now."""
+        self.fs.forget_listings()
+        return Snapshots.ids(self, folder)
+
+    def write(self, snapshot: Snapshot, folder: str = SNAPSHOTS) -> int:
+        """Writes a manifest, durably and as a whole; returns its size in bytes."""
+        data, path = format_snapshot(snapshot), self.manifest_path(snapshot.id, folder)
+        self._ensure(path.parent)
+        if not self.fs.create(path, data) and self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT) != data:
+            raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
+        return len(data)
+
+    def discard_manifest(self, identity: str, folder: str = SNAPSHOTS) -> None:
+        """Removes a manifest, durably."""
+        self.discard(f"{folder}/{identity}{SNAPSHOT_SUFFIX}")
+
+    # --- objects ------------------------------------------------------------------------------------------
+
+    def put(self, name: str, parts: Iterable[bytes], size: int) -> None:
+        """Makes an object from pieces, durably. If one of that name is there, it is replaced by the same bytes."""
+        path = self.place / name
+        if isinstance(path, RemotePath):
+            self.fs.put(path, parts, size)
+            return
+        self._ensure(path.parent)
+        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+        try:
+            self.fs.put(unfinished, parts, size)
+            self.fs.rename(unfinished, path)
+        except BaseException:
+            with suppress(OSError):
+                self.fs.remove(unfinished)
+            raise
+        self.fs.sync_directory(path.parent)
+
+    def discard(self, name: str) -> None:
+        """Removes an object if it exists, durably."""
+        path = self.place / name
+        self.fs.discard(path)
+        if not isinstance(path, RemotePath):
+            with suppress(FileNotFoundError):
+                self.fs.sync_directory(path.parent)
+
+    def extent_pieces(self, extent: Extent) -> Iterator[bytes]:
+        """Yields the bytes of an extent. Raises CorruptTierError at their end if they are not those that were stored,
+        also if the object is missing or too short.
+        """
+        path, digest = self.place / extent.object, ContentDigest()
+        try:
+            with self.fs.open(path, "r") as file:
+                for piece in pieces(file, extent.position, extent.position + extent.size):
+                    digest.update(piece)
+                    yield piece
+        except FileNotFoundError as error:
+            raise CorruptTierError(path, "it is missing, and a snapshot names it") from error
+        if digest.size != extent.size:
+            raise CorruptTierError(path, f"it ends after {digest.size} of {extent.size} bytes", extent.position)
+        if digest.text() != extent.digest:
+            raise CorruptTierError(path, "its bytes are not those that were stored", extent.position)
+
+    def objects(self) -> Iterator[tuple[str, FileStatus]]:
+        """Yields all objects and packs, and what killed runs left among them, by their paths in the repository."""
+        for top in (OBJECTS, PACKS):
+            yield from self._below(top)
+
+    def _below(self, name: str) -> Iterator[tuple[str, FileStatus]]:
+        for inner, status in self._entries(self.place / name):
+            if status.is_directory:
+                yield from self._below(f"{name}/{inner}")
+            else:
+                yield f"{name}/{inner}", status
+
+    def _entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        try:
+            return self.fs.entries(directory)
+        except FileNotFoundError:
+            return ()
+
+    def _ensure(self, directory: Path) -> None:
+        """Makes a directory of a disk and those above it, each durably."""
+        if isinstance(directory, RemotePath) or self.fs.status(directory) is not None:
+            return
+        self._ensure(directory.parent)
+        with suppress(FileExistsError):
+            self.fs.make_directory(directory)
+        self.fs.sync_directory(directory.parent)
+
+
+def snapshot_id(ended_ms: int, source: str) -> str:
+    """Returns the id of a snapshot that ended then; `source` is the tag of its directories."""
+    moment = datetime.fromtimestamp(ended_ms / 1000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}{ended_ms % 1000:03d}Z-{source}"

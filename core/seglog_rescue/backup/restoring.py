@@ -1,0 +1,132 @@
+"""Makes log directories from a snapshot, and checks what a repository holds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seglog.errors import CorruptTierError, RefusedError
+from seglog.format.snapshot_manifest import Extent, Snapshot, StoredDirectory, StoredFile
+from seglog.progress import BytesRead
+from seglog.repairs.undo.beside import new_directory
+from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
+from seglog_rescue.backup.repository import Repository
+
+
+@dataclass(slots=True)
+class Restored:
+    """What was made: log directories, their partitions, files and bytes."""
+
+    directories: list[Path] = field(default_factory=list)
+    partitions: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
+def restore_snapshot(
+    repository: Repository, snapshot: Snapshot, fs: FileSystem, target: Path, progress: BytesRead
+) -> Restored:
+    """Makes `target` a log directory with the files of a snapshot; with several, a directory with one for each.
+
+    Each byte is compared with what was stored. Raises CorruptTierError if it differs, RefusedError if `target` is not
+    empty or the disk has no room; OSError. Then nothing is at `target`.
+    """
+    done = Restored()
+    with new_directory(fs, target) as place:
+        free = fs.free_bytes(place)
+        if snapshot.size > free:
+            raise RefusedError(f"{target}: the snapshot has {snapshot.size} bytes, and the disk has room for {free}")
+        for directory, name in zip(snapshot.directories, snapshot.directory_names, strict=True):
+            inner = place / name if name else place
+            if name:
+                fs.make_directory(inner)
+            _fill(repository, fs, inner, directory, done, progress)
+            done.directories.append(target / name if name else target)
+            fs.sync_directory(inner)
+    return done
+
+
+def _fill(
+    repository: Repository, fs: FileSystem, place: Path, directory: StoredDirectory, done: Restored, progress: BytesRead
+) -> None:
+    for partition in directory.partitions:
+        inner = place / partition.name
+        fs.make_directory(inner)
+        for file in partition.files:
+            _write(repository, fs, inner, file, done, progress)
+        fs.sync_directory(inner)
+        done.partitions += 1
+    for file in directory.files:
+        _write(repository, fs, place, file, done, progress)
+
+
+def _write(
+    repository: Repository, fs: FileSystem, place: Path, stored: StoredFile, done: Restored, progress: BytesRead
+) -> None:
+    path, position = place / stored.name, 0
+    with fs.open(path, "create_new") as file:
+        for extent in stored.extents:
+            for piece in repository.extent_pieces(extent):
+                file.write_at(position, piece)
+                position += len(piece)
+                progress(len(piece))
+        file.sync()
+    fs.set_modified(path, stored.modified_ns // 1_000_000)
+    done.files += 1
+    done.bytes += position
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a verification read, and what is wrong: an error for each extent, with the snapshots that it belongs to."""
+
+    snapshots: int = 0
+    extents: int = 0
+    bytes: int = 0
+    problems: list[tuple[CorruptTierError, tuple[str, ...]]] = field(default_factory=list)
+
+
+def verify_snapshots(
+    repository: Repository, identities: Iterable[str], share: float, chance: random.Random, progress: BytesRead
+) -> Checked:
+    """Reads all extents that snapshots name, each once, or a `share` of them (0 to 1) by `chance`. Raises OSError."""
+    done, named = Checked(), dict[Extent, list[str]]()
+    for identity in identities:
+        done.snapshots += 1
+        try:
+            snapshot = repository.read(identity)
+        except CorruptTierError as error:
+            done.problems.append((error, (identity,)))
+            continue
+        for extent in {extent for file in snapshot.all_files() for extent in file.extents}:
+            named.setdefault(extent, []).append(identity)
+    for extent in sorted(named, key=lambda each: (each.object, each.position)):
+        if share < 1 and chance.random() >= share:
+            continue
+        done.extents += 1
+        try:
+            for piece in repository.extent_pieces(extent):
+                done.bytes += len(piece)
+                progress(len(piece))
+        except CorruptTierError as error:
+            done.problems.append((error, tuple(named[extent])))
+    return done
+
+
+def snapshots_text(identities: Sequence[str]) -> str:
+    """Names snapshots in a sentence."""
+    if len(identities) == 1:
+        return f"snapshot {identities[0]}"
+    return f"{count_text(len(identities), 'snapshot')} from {identities[0]} on"
+
+
+def damage_of(snapshot: Snapshot) -> Iterator[str]:
+    """Yields a sentence for each place in a snapshot's logs that was damaged when it was stored."""
+    for directory in snapshot.directories:
+        for partition in directory.partitions:
+            for at in partition.damage:
+                where = Path(directory.path) / partition.name / at.file
+                yield f"{where}: position {at.position}: {at.reason}; stored as it is"

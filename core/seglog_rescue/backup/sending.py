@@ -1,0 +1,128 @@
+"""Sends the bytes of files to a repository: large extents as objects, small ones together in packs.
+
+What earlier runs have stored of a file stays: the file's inode, and its last stored bytes, say that it only grew. A
+file that was replaced has other content and is sent whole, unless the last snapshot names the same content.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from seglog.errors import RefusedError
+from seglog.format.checksum import crc32c
+from seglog.format.snapshot_manifest import OBJECTS, PACKS, TAIL_BYTES, Extent, StoredFile, is_object_name
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import File, FileStatus
+from seglog_rescue.backup.repository import ContentDigest, Repository, digest_of
+
+LARGE_BYTES = 1 << 20  # an extent of so many bytes is an object of its own
+PACK_BYTES = 16 << 20
+MOST_EXTENTS = 64  # a file in more extents is stored anew as one
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a run has sent: `objects` are requests to a store, manifests apart."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Sender:
+    """Stores extents. Without a `repository` it only counts what it would send.
+
+    `stored_objects` are the objects of the last snapshot, which are not sent again.
+    """
+
+    repository: Repository | None
+    stored_objects: set[str]
+    sent: Sent = field(default_factory=Sent)
+    _pack: bytearray = field(default_factory=bytearray)
+    _pack_name: str = ""
+
+    def extended(
+        self, name: str, file: File, size: int, status: FileStatus, old: StoredFile | None, folder: str
+    ) -> StoredFile:
+        """Stores the first `size` bytes of a file, of which `old` may have a part. `status` is the file's.
+
+        Raises RefusedError if the file changes meanwhile, OSError.
+        """
+        start = kept_bytes(file, size, status, old)
+        extents = old.extents if old is not None and start else ()
+        if len(extents) >= MOST_EXTENTS and start < size:
+            start, extents = 0, ()
+        if start < size:
+            extents = (*extents, self._extent(name, file, start, size, folder))
+        return StoredFile(name, status.modified_ns, status.inode, tail_of(file, size), extents)
+
+    def _extent(self, name: str, file: File, start: int, end: int, folder: str) -> Extent:
+        size = end - start
+        stem, _, kind = name.partition(".")
+        place = f"{OBJECTS}/{folder}/{stem}-{start}-"
+        if size < LARGE_BYTES or not is_object_name(f"{place}{'0' * 32}.{kind}"):
+            data = file.read_at(start, size)
+            if len(data) != size:
+                raise RefusedError(f"{file.path} is shorter than it was")
+            return self._packed(data)
+        digest = digest_of(file, start, end)
+        target = f"{place}{digest}.{kind}"
+        if target not in self.stored_objects:
+            self._put(target, _unchanged(file, start, end, digest), size)
+            self.stored_objects.add(target)
+        return Extent(target, 0, size, digest)
+
+    def _packed(self, data: bytes) -> Extent:
+        if self._pack and len(self._pack) + len(data) > PACK_BYTES:
+            self.flush()
+        if not self._pack:
+            self._pack_name = f"{PACKS}/{uuid.uuid4().hex}.pack"
+        digest = ContentDigest()
+        digest.update(data)
+        extent = Extent(self._pack_name, len(self._pack), len(data), digest.text())
+        self._pack += data
+        return extent
+
+    def flush(self) -> None:
+        """Sends the pack that is being filled."""
+        if self._pack:
+            self._put(self._pack_name, iter((bytes(self._pack),)), len(self._pack))
+            self._pack.clear()
+
+    def _put(self, name: str, parts: Iterator[bytes], size: int) -> None:
+        if self.repository is not None:
+            self.repository.put(name, parts, size)
+        self.sent.objects += 1
+        self.sent.bytes += size
+
+
+def kept_bytes(file: File, size: int, status: FileStatus, old: StoredFile | None) -> int:
+    """Returns how many of a file's first bytes `old` has: all that it has, or none."""
+    if old is None or old.inode != status.inode or not old.extents or old.size > size:
+        return 0
+    if old.modified_ns == status.modified_ns and old.size == size:
+        return size
+    return old.size if tail_of(file, old.size) == old.tail else 0
+
+
+def tail_of(file: File, size: int) -> int:
+    """Returns the CRC-32C of the last of a file's first `size` bytes."""
+    start = max(0, size - TAIL_BYTES)
+    return crc32c(file.read_at(start, size - start))
+
+
+def _unchanged(file: File, start: int, end: int, digest: str) -> Iterator[bytes]:
+    """Yields the bytes; raises RefusedError before the end if they are others than before, so that no object is made
+    under the name of other content."""
+    again = ContentDigest()
+    last = b""
+    for piece in pieces(file, start, end):
+        if last:
+            yield last
+        again.update(piece)
+        last = piece
+    if again.text() != digest:
+        raise RefusedError(f"{file.path} was changed while it was copied")
+    yield last

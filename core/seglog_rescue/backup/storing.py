@@ -1,0 +1,202 @@
+"""Stores a partition directory as it is, or as far as its log is committed.
+
+A partition whose names, sizes, times and inodes are those of the last snapshot costs its listing and nothing else.
+Otherwise a view (`scan.view`) holds its files, batches are checked as they are read, and what earlier runs have stored
+of each file stays. A log is cut before the first batch that a high watermark does not cover; what lies beyond the cut
+in other files goes with it: later segments, index entries, producer snapshots.
+
+Damage is stored as it is, and told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptCheckpointError
+from seglog.format import filenames
+from seglog.format.filenames import FileKind, FileState
+from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
+from seglog.progress import BytesRead
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.topic_ids import topic_id_in
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.padding import written_bytes
+from seglog_rescue.backup.sending import Sender, kept_bytes
+from seglog_stores.tiers.contents import MadeFile
+
+_DAMAGE_TOLD = 100  # places of one partition
+_INDEXES = {
+    FileKind.OFFSET_INDEX: layout.OFFSET_INDEX_ENTRY,
+    FileKind.TIME_INDEX: layout.TIME_INDEX_ENTRY,
+    FileKind.TRANSACTION_INDEX: layout.TRANSACTION_INDEX_ENTRY,
+}
+_STORED_STATES = (FileState.LIVE, FileState.SWAP, FileState.CLEANED)  # a start after a crash looks at the last two
+_OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log is cut: before the first batch at or above `offset`; with None only an incomplete end is cut off, and
+    only of a log that a broker is writing. `live`: a broker is at work; `closed`: it has closed the log.
+    """
+
+    offset: int | None
+    live: bool
+    closed: bool
+
+
+class PartitionStore:
+    """Stores one partition directory; `old` is it in the last snapshot."""
+
+    def __init__(self, sender: Sender, directory: Path, cut: Cut, old: StoredPartition | None) -> None:
+        self._sender, self._directory, self._cut = sender, directory, cut
+        self._old = {} if old is None else {file.name: file for file in old.files}
+        self._old_damage = () if old is None else old.damage
+        self._damage: list[StoredDamage] = []
+        self._end: int | None = None  # the offset before which the log was cut
+
+    def store(self, fs: FileSystem, seen: str, progress: BytesRead) -> StoredPartition:
+        """Stores the partition. Raises NotALogError if it is gone, VanishedError, RefusedError, OSError."""
+        with PartitionView(fs, self._directory, live=self._cut.live) as view:
+            statuses = dict(view.fs.entries(self._directory))
+            topic_id = _topic_id(view)
+            folder = f"{self._directory.name}/{topic_id or '_'}"
+            files = list(self._segments(view, statuses, folder, progress))
+            named = {file.name for file in files}
+            for name in sorted(statuses):
+                if name not in named and self._is_wanted(name, statuses[name]):
+                    with view.fs.open(self._directory / name, "r") as file:
+                        files.append(self._whole(name, file, statuses[name], folder))
+        damage = tuple(self._damage[:_DAMAGE_TOLD])
+        return StoredPartition(self._directory.name, topic_id, seen, self._end, damage, tuple(files))
+
+    def _is_wanted(self, name: str, status: FileStatus) -> bool:
+        parsed = filenames.parse_file_name(name)
+        if status.is_directory or status.is_special or parsed is None:
+            return not status.is_directory and name in _OTHER_FILES
+        states = _STORED_STATES[:1] if self._cut.live else _STORED_STATES
+        if parsed.kind in (FileKind.LOG, *_INDEXES) and parsed.state is FileState.LIVE:
+            return self._end is None  # an index without a log; those of segments are stored with them
+        beyond = self._end is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT and parsed.offset > self._end
+        return parsed.state in states and not beyond
+
+    # --- segments -----------------------------------------------------------------------------------------
+
+    def _segments(
+        self, view: PartitionView, statuses: Mapping[str, FileStatus], folder: str, progress: BytesRead
+    ) -> Iterator[StoredFile]:
+        segments = view.listing.segments if view.listing.format == "kafka" else ()
+        for i, segment in enumerate(segments):
+            if self._end is not None or (
+                i and self._cut.offset is not None and segment.base_offset >= self._cut.offset
+            ):
+                self._end = self._cut.offset
+                return
+            is_last = i + 1 == len(segments)
+            status = statuses[segment.log.name]
+            with view.fs.open(segment.log, "r") as log:
+                size = self._committed(view, segment, log, status, is_last=is_last)
+                if size < status.size and self._cut.offset is not None:
+                    self._end = self._cut.offset
+                stored = self._sender.extended(
+                    segment.log.name, log, size, status, self._old.get(segment.log.name), folder
+                )
+            progress(status.size)
+            yield stored
+            is_open = is_last and not self._cut.closed
+            for path in segment.files[1:]:
+                yield self._index(view, segment, path, statuses[path.name], folder, size, is_open=is_open)
+
+    def _committed(
+        self, view: PartitionView, segment: SegmentFiles, log: File, status: FileStatus, *, is_last: bool
+    ) -> int:
+        """Checks what is new in a segment; returns the size of what is committed."""
+        name, size = segment.log.name, status.size
+        following = view.following(segment)
+        cut = self._cut.offset
+        if cut is not None and following is not None and following <= cut:
+            cut = None  # all of it is committed
+        old = self._old.get(name)
+        prefix = kept_bytes(log, size, status, old)
+        self._damage += [at for at in self._old_damage if at.file == name and at.position < prefix]
+        offsets = PlausibleOffsets.of_segment(segment.base_offset)
+        for step in LogWalk(view.fs, segment.log, prefix, size, file=log, offsets=offsets):
+            if isinstance(step, Gap):
+                if step.at_end and is_last and self._cut.live:
+                    return step.position  # being written
+                self._tell(name, step.position, step.why)
+                continue
+            rows = step.batches
+            beyond = len(rows) if cut is None else int((rows["last_offset"] < cut).cumprod().sum())
+            for i in (~step.valid[:beyond]).nonzero()[0].tolist():
+                self._tell(name, int(rows["position"][i]), "the checksum is wrong")
+            if beyond < len(rows):
+                return int(rows["position"][beyond])
+        return size
+
+    def _tell(self, name: str, position: int, reason: str) -> None:
+        self._damage.append(StoredDamage(name, position, reason))
+
+    # --- other files --------------------------------------------------------------------------------------
+
+    def _index(
+        self,
+        view: PartitionView,
+        segment: SegmentFiles,
+        path: Path,
+        status: FileStatus,
+        folder: str,
+        log_size: int,
+        *,
+        is_open: bool,
+    ) -> StoredFile:
+        kind = next(kind for kind in _INDEXES if path.name.endswith(kind.value))
+        with view.fs.open(path, "r") as file:
+            if self._end is None and not is_open:
+                return self._whole(path.name, file, status, folder)
+            data = written_bytes(file, _INDEXES[kind].itemsize)
+        prefix = _entries_before(data, kind, self._end, segment.base_offset, log_size)
+        with MadeFile(prefix, status._replace(size=len(prefix))).open(path) as made:
+            return self._sender.extended(path.name, made, len(prefix), status, self._old.get(path.name), folder)
+
+    def _whole(self, name: str, file: File, status: FileStatus, folder: str) -> StoredFile:
+        return self._sender.extended(name, file, file.size(), status, self._old.get(name), folder)
+
+
+def _entries_before(data: bytes, kind: FileKind, end: int | None, base: int, log_size: int) -> bytes:
+    """Returns an index's entries up to the first that points beyond the log."""
+    width = _INDEXES[kind].itemsize
+    entries = np.frombuffer(data, _INDEXES[kind], len(data) // width)
+    if kind is FileKind.OFFSET_INDEX:
+        beyond = entries["position"].view(">u4") >= np.int64(log_size)
+    elif end is None:
+        beyond = np.zeros(len(entries), dtype=bool)
+    elif kind is FileKind.TIME_INDEX:
+        beyond = entries["relative_offset"].view(">u4") >= np.int64(end - base)
+    else:
+        beyond = entries["last_offset"] >= end
+    return data[: (int(beyond.argmax()) if beyond.any() else len(entries)) * width]
+
+
+def _topic_id(view: PartitionView) -> str | None:
+    path = view.listing.partition_metadata
+    try:
+        return None if path is None else topic_id_in(view.fs, path)
+    except CorruptCheckpointError:
+        return None  # stored as it is
+
+
+def seen_digest(entries: Sequence[tuple[str, FileStatus]], cut: Cut) -> str:
+    """Returns a digest of what a listing says of a partition's files, and of where its log is cut."""
+    lines = [f"{cut.offset} {cut.live} {cut.closed}"]
+    lines += [f"{name} {status.size} {status.modified_ns} {status.inode}" for name, status in entries]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""One module a verb: `backup`, `groups`, `rebuild`, `replicas`, `restore`, `transplant`."""

@@ -1,0 +1,117 @@
+"""What groups lose where their topics get into another cluster, by a transplant or a replay, and what brings them on.
+
+Kafka keeps a share group's progress in `__share_group_state`, by the ids of topics, and settings of groups in the
+cluster's metadata (GroupConfig): neither goes with the records. `rebuild` keeps both. A Streams application keeps its
+state in topics of its own, which may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from seglog.consumer_groups.committed_offsets import SHARE_STATES
+from seglog.consumer_groups.group_states import SHARE, STREAMS
+from seglog.consumer_groups.group_users import CHANGELOG, STREAMS_APPLICATION, STREAMS_TOPICS, application_of
+from seglog.escaping import command_line, escaped
+from seglog.model import TopicPartition
+from seglog.units import count_text
+from seglog_rescue.operations.groups import Group, GroupPartition
+
+TargetOf = Callable[[TopicPartition], str | None]
+
+_ENDED = ("acknowledged", "archived")
+_PLACES_NAMED = 5
+
+
+def groups_left(
+    groups: Collection[Group],
+    target_of: TargetOf,
+    present: Callable[[str], Mapping[str, str]] = lambda _group: {},
+) -> Iterator[str]:
+    """Yields a sentence for each share group that had read partitions which are taken along, and for each group that
+    had read some and has settings which are not `present` in the new cluster.
+
+    `target_of` returns the topic that a partition goes into, None if it is not taken.
+    """
+    yield from _share_groups(groups, target_of)
+    for group in groups:
+        if _had_read(group, target_of):
+            yield from _settings(group, present(group.name))
+
+
+def streams_states_left(groups: Collection[Group], target_of: TargetOf, topics: Collection[str]) -> Iterator[str]:
+    """Yields a sentence for each Streams application whose offsets are taken along, but not all of its changelogs:
+    those that its group's topology names, and those among `topics`, which are the source's.
+    """
+    taken = {topic for topic in topics if target_of(TopicPartition(topic, 0)) is not None}
+    names = {group.name for group in groups}
+    for group in groups:
+        if group.used_by != STREAMS_APPLICATION or not _had_read(group, target_of):
+            continue
+        known = {topic for topic in topics if topic.endswith(CHANGELOG) and application_of(topic, names) == group.name}
+        known |= set(() if group.topology is None else group.topology.changelogs)
+        left = sorted(known - taken)
+        if left:
+            yield (
+                f"Streams application {escaped(group.name)} goes on at its committed offsets, but not all of its state"
+                f" is taken along: {', '.join(map(escaped, left))}. Where it has no local copy (state.dir) it begins"
+                " with an empty state and without an error, and its results are then wrong. Take these topics too, or"
+                f" let it process its input again: {_reset(group)}"
+            )
+
+
+def _reset(group: Group) -> str:
+    """Returns the command that lets a Streams application begin at the start of its input."""
+    if group.kind == STREAMS:
+        again = command_line(
+            "--reset-offsets", "--group", group.name, "--all-input-topics", "--to-earliest", "--execute"
+        )
+        return f"kafka-streams-groups --bootstrap-server HOST:PORT {again}"
+    inputs = {row.partition.topic for row in group.partitions if not row.partition.topic.endswith(STREAMS_TOPICS)}
+    again = command_line("--application-id", group.name, "--input-topics", ",".join(sorted(inputs)))
+    return f"kafka-streams-application-reset --bootstrap-server HOST:PORT {again}"
+
+
+def _had_read(group: Group, target_of: TargetOf) -> bool:
+    """True if a group has an offset in a partition that is taken."""
+    return any(target_of(row.partition) is not None for row in group.partitions if row.offset is not None)
+
+
+def _settings(group: Group, present: Mapping[str, str]) -> Iterator[str]:
+    """Yields what brings a group its own settings, unless they are there."""
+    left = {key: value for key, value in group.settings.items() if present.get(key) != value}
+    if left:
+        added = ",".join(f"{key}={value}" for key, value in left.items())
+        command = command_line("--entity-name", group.name, "--alter", "--add-config", added)
+        yield (
+            f"group {escaped(group.name)} had settings of its own, which are in the old cluster's metadata and are not"
+            f" taken along: kafka-configs --bootstrap-server HOST:PORT --entity-type groups {command}"
+        )
+
+
+def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]:
+    for group in groups:
+        if group.kind != SHARE:
+            continue
+        rows = [row for row in group.partitions if row.offset is not None and target_of(row.partition) is not None]
+        if not rows:
+            continue
+        progress = [_progress(row) for row in rows[:_PLACES_NAMED]]
+        more = len(rows) - len(progress)
+        topics = sorted({target_of(row.partition) or "" for row in rows})
+        named = [word for topic in topics for word in ("--topic", topic)]
+        command = command_line("--reset-offsets", "--group", group.name, *named, "--to-earliest", "--execute")
+        places = "; ".join(progress) + (f"; and {more} more partitions" if more else "")
+        yield (
+            f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had done with"
+            f" {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server HOST:PORT"
+            f" {command} (or --to-datetime TIME), which brings records again. Else it begins at the end, unless"
+            " share.auto.offset.reset of the group is set otherwise in the new cluster"
+        )
+
+
+def _progress(row: GroupPartition) -> str:
+    ended = [batch for batch in row.batches if SHARE_STATES.get(batch.state) in _ENDED]
+    ahead = sum(batch.last - batch.first + 1 for batch in ended)
+    beyond = f" and {count_text(ahead, 'record')} beyond it" if ahead else ""
+    return f"{escaped(str(row.partition))} below offset {row.offset}{beyond}"

@@ -1,0 +1,148 @@
+"""In which order to start the brokers, so that each partition gets the leader whose copy loses the least.
+
+When nobody leads a partition, the controller elects the first replica in sync (or eligible, or the last leader:
+KIP-966) that registers; a topic with unclean.leader.election.enable takes any. But a broker that registers anew is
+taken out of the in-sync replicas first, unless it is the last one, and after a crash out of the eligible ones, too. So
+it is certain to lead by itself only as the last one in sync. For every other one there is an unclean election by hand
+as soon as it is there: it takes a replica in sync, else the first one of the assignment that is alive.
+
+Kafka: ReplicationControlManager.handleBrokerShutdown, .handleBrokerUnfenced, PartitionChangeBuilder.electLeader (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from seglog_rescue.rebuild.known import KnownPartition
+from seglog_rescue.replicas.comparison import Acknowledged, Choice, PartitionVerdict
+
+_TRIED_IN_FULL = 6  # brokers: 720 orders
+
+Cost = tuple[int, int, int]  # acknowledged offsets lost, those that perhaps were, all
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The order of starting brokers, and the leader that each partition in question then gets.
+
+    `elected` are the partitions that need an unclean election, by the broker after whose start it is made. `leaders`
+    maps a verdict's partition, as text, to its leader.
+    """
+
+    order: tuple[int, ...]
+    leaders: dict[str, int]
+    elected: dict[int, list[str]]
+
+
+def cost_of(choice: Choice | None) -> Cost:
+    """Returns what a choice loses, as numbers of offsets; the higher ones come first."""
+    losses = () if choice is None else choice.lost
+    spans = [(loss.acknowledged, loss.end - loss.first) for loss in losses]
+    certain = sum(span for word, span in spans if word is Acknowledged.YES)
+    perhaps = sum(span for word, span in spans if word is Acknowledged.PERHAPS)
+    return certain, perhaps, sum(span for _, span in spans)
+
+
+def _cost(choice: Choice, verdict: PartitionVerdict) -> Cost:
+    """Returns what a leader loses; nothing for the one to choose, as the rule goes before numbers: what an election had
+    given up may be more than what was written since."""
+    return (0, 0, 0) if choice.node == verdict.choice else cost_of(choice)
+
+
+def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], unclean: Iterable[str]) -> Start:
+    """Returns the order that loses the least. `unclean` are the topics that elect any replica by themselves."""
+    every, topics = sorted(set(nodes)), frozenset(unclean)
+    asked = [_Question.of(verdict, topics) for verdict in verdicts if verdict.choice is not None]
+    tried: Iterable[tuple[int, ...]]
+    if len(every) <= _TRIED_IN_FULL:
+        tried = permutations(every)
+    else:
+        choices = [question.choice for question in asked]
+        tried = [tuple(sorted(every, key=lambda node: (-choices.count(node), node))), tuple(every)]
+    groups = _grouped(asked)
+    best = min(tried, key=lambda order: (_total(groups, order), order))
+    leaders: dict[str, int] = {}
+    elected: dict[int, list[str]] = {}
+    for question in asked:
+        possible = question.leaders(best)
+        leaders[question.name] = max(possible, key=question.cost)
+        if len(possible) == 1 and not question.leads_by_itself(possible[0]):
+            elected.setdefault(possible[0], []).append(question.name)
+    return Start(best, leaders, elected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A partition as the controller sees it: who may be elected when it registers (`electable`), who surely is
+    (`certain`), and what each leader loses."""
+
+    name: str
+    choice: int
+    electable: tuple[int, ...]
+    certain: tuple[int, ...]
+    assignment: tuple[int, ...]
+    costs: tuple[tuple[int, Cost], ...]
+
+    @classmethod
+    def of(cls, verdict: PartitionVerdict, unclean: frozenset[str]) -> _Question:
+        entry, nodes = verdict.entry, [choice.node for choice in verdict.choices]
+        assert verdict.choice is not None
+        electable, certain = _electable(entry, nodes)
+        if verdict.partition.topic in unclean and entry is not None:
+            electable = certain = tuple(entry.replicas)
+        costs = tuple((choice.node, _cost(choice, verdict)) for choice in verdict.choices)
+        assignment = tuple(nodes if entry is None else entry.replicas)
+        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs)
+
+    def leads_by_itself(self, node: int) -> bool:
+        """True if no election by hand is needed."""
+        return node in self.certain
+
+    def leaders(self, order: Sequence[int]) -> tuple[int, ...]:
+        """Returns who may lead after the brokers were started in this order; several if Kafka's state decides it."""
+        for number, node in enumerate(order):
+            if node in self.certain:
+                return (node,)
+            if node in self.electable or node == self.choice:
+                alive = order[: number + 1]
+                by_hand = next((each for each in self.assignment if each in alive), node)
+                return (by_hand,) if by_hand == node or node not in self.electable else (node, by_hand)
+        return (self.choice,)
+
+    def cost(self, leader: int) -> Cost:
+        """Returns what a leader loses; one without a copy loses all, which comes before everything."""
+        cost = dict(self.costs).get(leader)
+        return (1 << 62, 0, 0) if cost is None else cost
+
+
+def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns who may be elected without anybody's help when it registers, and who surely is."""
+    if entry is None:
+        return tuple(nodes), ()
+    electable = dict.fromkeys((*entry.isr, *entry.eligible, *entry.last_known))
+    return tuple(electable), tuple(electable) if len(electable) == 1 else ()
+
+
+def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
+    """Returns questions that have the same answers once, with their number: thousands of partitions are alike."""
+    counted: dict[tuple[object, ...], tuple[_Question, int]] = {}
+    for question in questions:
+        key = question.choice, question.electable, question.certain, question.assignment, question.costs
+        counted[key] = (question, counted.get(key, (question, 0))[1] + 1)
+    return list(counted.values())
+
+
+def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
+    costs = [(max(map(question.cost, question.leaders(order))), number) for question, number in groups]
+    return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
+
+
+def in_doubt(verdicts: Iterable[PartitionVerdict], start: Start) -> Iterator[tuple[PartitionVerdict, Choice]]:
+    """Yields the partitions whose leader, by this order, is not the one to choose, with what that loses."""
+    for verdict in verdicts:
+        leader = start.leaders.get(str(verdict.partition))
+        for choice in verdict.choices:
+            if choice.node == leader and leader != verdict.choice and choice.lost:
+                yield verdict, choice

@@ -1,0 +1,238 @@
+"""What to do, as lines for a shell, and the files that they need.
+
+1. Copy what only a copy that will be cut holds.
+2. Start the brokers in the order that loses the least; where nobody in sync is left, elect by hand.
+3. A copy that is damaged, or would lack keys of a compacted topic, is moved away before its broker starts, so that it
+   is copied anew from its leader; if its broker must start before that one, it is stopped once more in the end.
+4. Bring the records that were saved into the running cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.escaping import command_line
+from seglog.model import TopicPartition
+from seglog.remote_path import is_url
+from seglog.units import count_text
+from seglog_rescue.replicas.cluster import Cluster, Copy
+from seglog_rescue.replicas.comparison import Acknowledged, Cause, Choice, PartitionVerdict, loses_keys
+from seglog_rescue.replicas.order import Start, in_doubt
+
+ASIDE = "replicas-aside"  # a directory on each host, beside its log directory
+_BOOTSTRAP = '"$BOOTSTRAP"'
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step: `where` ("broker 2", or "" for any host with Kafka's tools), why, and the lines that do it, which may be
+    empty. `file` and `contents` are a file that they need."""
+
+    where: str
+    why: str
+    lines: tuple[str, ...] = ()
+    file: str = ""
+    contents: str = ""
+
+
+def steps(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start, unclean: Sequence[str]) -> list[Step]:
+    """Returns the steps in order; none if every choice is as good as another."""
+    asked = [verdict for verdict in verdicts if not verdict.agrees and verdict.choice is not None]
+    if not asked:
+        return []
+    return [
+        *_held_off(unclean),
+        *_saved(asked, start),
+        *_started(cluster, asked, start),
+        *_in_doubt(asked, start),
+        *_moved_late(asked, start),
+        *_brought_back(asked, start),
+    ]
+
+
+def _held_off(unclean: Sequence[str]) -> Iterator[Step]:
+    if unclean:
+        names = ", ".join(unclean[:5]) + (f" and {len(unclean) - 5} more" if len(unclean) > 5 else "")
+        yield Step(
+            "",
+            f"{names}: unclean.leader.election.enable is on, so the first broker that starts leads, whatever its copy"
+            " lacks; keep to the order below",
+        )
+
+
+def _leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:
+    leader = start.leaders.get(str(verdict.partition))
+    return next((choice for choice in verdict.choices if choice.node == leader), verdict.chosen())
+
+
+def _lost_copies(verdict: PartitionVerdict, start: Start) -> list[tuple[Copy, int, int]]:
+    """Returns the copies that hold what the leader lacks, with the first and the end of those offsets."""
+    choice = _leader_choice(verdict, start)
+    spans: dict[int, tuple[int, int]] = {}
+    for loss in () if choice is None else choice.lost:
+        if loss.acknowledged is not Acknowledged.NO or loss.cause is Cause.DAMAGED:
+            first, end = spans.get(loss.node, (loss.first, loss.end))
+            spans[loss.node] = min(first, loss.first), max(end, loss.end)
+    copies = {each.copy.node: each.copy for each in verdict.copies}
+    return [(copies[node], *span) for node, span in sorted(spans.items())]
+
+
+def _aside(copy: Copy) -> Path:
+    """Returns where a copy is put aside: beside its log directory, as a name in one may only be a partition's."""
+    directory = Path(copy.directory.path)
+    return directory.parent / f"{ASIDE}-{directory.name}"
+
+
+def _saved(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    by_node: dict[int, list[Copy]] = {}
+    for verdict in verdicts:
+        moved = [copy.facts.directory for copy in _replaced(verdict, start) if _can_be_replaced(verdict, copy, start)]
+        for copy, _, _ in _lost_copies(verdict, start):
+            if copy.facts.directory not in moved and not is_url(copy.facts.directory):
+                by_node.setdefault(copy.node, []).append(copy)
+    for node, copies in sorted(by_node.items()):
+        places = dict.fromkeys(_aside(copy) for copy in copies)
+        made = [command_line("mkdir", "-p", place) for place in places]
+        copied = [command_line("cp", "-a", Path(copy.facts.directory), _aside(copy)) for copy in copies]
+        why = f"copy what only broker {node} holds and will cut: {_names(copies)}"
+        yield Step(f"broker {node}", why, (*made, *copied))
+
+
+def _names(copies: Sequence[Copy]) -> str:
+    names = [copy.facts.name for copy in copies]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _started(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    yield Step("", "start the controllers, and set BOOTSTRAP to the address of the first broker below")
+    empty = {missing.node for missing in cluster.missing if missing.is_whole}
+    for node in start.order:
+        if node in empty:
+            continue
+        moved = [
+            copy
+            for verdict in verdicts
+            for copy in _replaced(verdict, start)
+            if copy.node == node and _can_be_replaced(verdict, copy, start)
+        ]
+        if moved:
+            why = f"move copies away, which it then copies anew from their leaders: {_names(moved)}"
+            yield Step(f"broker {node}", why, _moving(moved))
+        yield Step(
+            f"broker {node}",
+            f"start broker {node}, and wait until it is registered and no dead one counts as alive",
+            _registered(node),
+        )
+        names = start.elected.get(node, [])
+        if names:
+            yield _election(node, names)
+    yield Step(
+        "",
+        "no line below means that every partition has its leader",
+        (f"kafka-topics --bootstrap-server {_BOOTSTRAP} --describe --unavailable-partitions",),
+    )
+
+
+def _registered(node: int) -> tuple[str, ...]:
+    """Returns the line that waits for a broker, and until its controllers take no dead broker for alive (for
+    broker.session.timeout.ms they do, and elect nobody in its place)."""
+    seen = f"seen=$(kafka-broker-api-versions --bootstrap-server {_BOOTSTRAP} 2>&1)"
+    here = f'echo "$seen" | grep -q {command_line(f"id: {node} ")}'
+    dead = 'echo "$seen" | grep -q -e "-> ERROR"'
+    return (f"until {seen}; {here} && ! {dead}; do sleep 1; done",)
+
+
+def _moving(copies: Sequence[Copy], suffix: str = "") -> tuple[str, ...]:
+    """Returns the lines that move copies beside their log directories."""
+    places = {copy.facts.directory: Path(f"{_aside(copy)}{suffix}") for copy in copies}
+    made = [command_line("mkdir", "-p", place) for place in dict.fromkeys(places.values())]
+    return (*made, *(command_line("mv", Path(directory), place) for directory, place in places.items()))
+
+
+def _replaced(verdict: PartitionVerdict, start: Start) -> list[Copy]:
+    """Returns the copies to be made anew: those that are damaged, or that would lack keys, and do not lead."""
+    copies = {each.copy.node: each.copy for each in verdict.copies if not each.copy.facts.problem}
+    leader = copies.get(start.leaders.get(str(verdict.partition), -1))
+    if leader is None:
+        return []
+    others = [copy for copy in copies.values() if copy is not leader and not is_url(copy.facts.directory)]
+    return [copy for copy in others if copy.facts.holes or loses_keys(leader, copy)]
+
+
+def _can_be_replaced(verdict: PartitionVerdict, copy: Copy, start: Start) -> bool:
+    """True if another broker leads the partition already when the copy's own one starts."""
+    leader = start.leaders[str(verdict.partition)]
+    return copy.node in start.order and leader in start.order[: start.order.index(copy.node)]
+
+
+def _moved_late(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    for node in start.order:
+        moved = [
+            copy
+            for verdict in verdicts
+            for copy in _replaced(verdict, start)
+            if copy.node == node and not _can_be_replaced(verdict, copy, start)
+        ]
+        if moved:
+            why = (
+                f"stop broker {node} when its partitions are in sync, move copies away, which it then copies anew, and"
+                f" start it again: {_names(moved)}"
+            )
+            yield Step(f"broker {node}", why, _moving(moved, "-followed"))
+
+
+def _election(node: int, names: Sequence[str]) -> Step:
+    file = f"election-{node}.json"
+    return Step(
+        "",
+        f"elect broker {node}, of which no replica in sync is left: {', '.join(names[:5])}"
+        + (f" and {len(names) - 5} more" if len(names) > 5 else ""),
+        (f"kafka-leader-election --bootstrap-server {_BOOTSTRAP} --election-type unclean --path-to-json-file {file}",),
+        file,
+        election_file(names),
+    )
+
+
+def election_file(names: Sequence[str]) -> str:
+    """Returns the file for `kafka-leader-election --path-to-json-file`."""
+    split: Iterator[Mapping[str, object]] = (
+        {"topic": topic, "partition": int(number)} for topic, _, number in (name.rpartition("-") for name in names)
+    )
+    return json.dumps({"partitions": list(split)})
+
+
+def _in_doubt(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    for verdict, choice in in_doubt(verdicts, start):
+        lost = sum(loss.end - loss.first for loss in choice.lost)
+        yield Step(
+            "",
+            f"{verdict.partition}: this order makes broker {choice.node} its leader instead of {verdict.choice}, and"
+            f" loses {count_text(lost, 'offset')}: no order gives every partition its best copy; the copies made above"
+            " hold them",
+        )
+
+
+def _brought_back(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    for verdict in verdicts:
+        for copy, first, end in _lost_copies(verdict, start):
+            remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
+            place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
+            name, key = f"{copy.facts.name}.broker-{copy.node}", verdict.partition
+            read = command_line("seglog", "read", "--json", "--from-offset", str(first), "--to-offset", str(end), place)
+            yield Step(
+                f"broker {copy.node}",
+                f"{key}: offsets {first} to {end - 1} are only in the copy: write them to a file, or produce them into"
+                f" a topic of their own ({_topic_of(key)}, which must be there)",
+                (
+                    f"{read} > {command_line(name + '.jsonl')}",
+                    f"seglog replay --to {_BOOTSTRAP} "
+                    + command_line("--state", f"{name}.state", "--topic", f"{key.topic}={_topic_of(key)}", place),
+                ),
+            )
+
+
+def _topic_of(key: TopicPartition) -> str:
+    return f"{key.topic}-saved"

@@ -1,0 +1,1 @@
+"""Logs that lie elsewhere: object stores, partitions in tiered storage, logs committed below a prefix."""
