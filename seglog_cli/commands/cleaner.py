@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +22,7 @@ from seglog_cli.options import (
     size_option,
 )
 from seglog_cli.progress import bytes_text
+from seglog_cli.services import SIGNALS, stops
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
     from seglog.log.retention import RetentionPlan
     from seglog.operations.cleaner import CleanerService, PassOutcome
-
-_SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 
 
 @command
@@ -104,33 +100,16 @@ def run(
         kafka=parsed("--kafka-version", KafkaVersion.parse, kafka_version),
     )
     reporter.service = service
-    with _stops(service) as received:
+    with stops(service.stop) as received:
         service.run(passes=1 if once else None)
     if received:
         session.console.message("stopped; what is on disk is consistent")
-        return _SIGNALS[received[0]]
+        return SIGNALS[received[0]]
     if once and not reporter.has_told:
         session.console.message("nothing is due for cleaning (seglog explain PARTITION says why)")
     if once and service.failure is not None:
         return exit_code_of(service.failure)  # its warning was already shown
     return ExitCode.FOUND if service.uncleanable and once else ExitCode.DONE
-
-
-@contextlib.contextmanager
-def _stops(service: CleanerService) -> Iterator[list[signal.Signals]]:
-    """While open, SIGTERM and SIGINT stop the service; the list receives the signal that came."""
-    received: list[signal.Signals] = []
-
-    def stop(number: int, _frame: object) -> None:
-        received.append(signal.Signals(number))
-        service.stop.set()
-
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Reporter:

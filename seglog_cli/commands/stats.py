@@ -110,14 +110,17 @@ def run(
     return tiers.code(unreadable.exit_code)
 
 
-def require_gauges_file(session: Session, path: Path) -> None:
-    """Raises an error, before anything is read, if the gauges cannot go to `path` or would replace another file."""
-    from seglog.cleaner.metrics import is_gauges_file
+def require_gauges_file(session: Session, path: Path, first: str = "") -> None:
+    """Raises an error, before anything is read, if the gauges cannot go to `path` or would replace another file. The
+    first gauge is named `first`, or is the cleaner's.
+    """
+    from seglog.cleaner.metrics import FIRST_GAUGE
     from seglog.errors import RefusedError
+    from seglog.storage.gauges import is_gauges_file
 
     folder = path.absolute().parent
     status = session.fs.status(folder)
     if status is None or not status.is_directory:
         raise UsageError(f"--prometheus: {folder} is not a directory")
-    if not is_gauges_file(session.fs, path):
+    if not is_gauges_file(session.fs, path, first or FIRST_GAUGE):
         raise RefusedError(f"--prometheus: {path} holds something else than gauges, and would be replaced")

@@ -8,13 +8,13 @@ collector never reads half of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.storage import links
-from seglog.storage.filesystem import FileSystem, write_atomically
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.gauges import Gauge, gauges_text, write_gauges
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ _HELP = {
     "kafka_log_logcleanermanager_uncleanable_bytes": "Bytes of these partitions.",
 }
 
-_START = f"# HELP {next(iter(_HELP))} ".encode()
+FIRST_GAUGE = next(iter(_HELP))
 
 
 def values_of(gauges: CleanerGauges) -> dict[str, float]:
@@ -66,45 +66,21 @@ def values_of(gauges: CleanerGauges) -> dict[str, float]:
 
 def prometheus_text(all_gauges: Iterable[CleanerGauges]) -> str:
     """Returns the exposition text: a sample per gauge and directory, and one per uncleanable partition."""
-    found = [(gauges, values_of(gauges)) for gauges in all_gauges]
-    lines: list[str] = []
-    for name, help_text in _HELP.items():
-        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-        lines += [f'{name}{{directory="{_label(g.directory)}"}} {_number(values[name])}' for g, values in found]
-    name = "seglog_uncleanable_partition"
-    lines += [
-        f"# HELP {name} A partition whose cleaning failed, and why; the value is its bytes.",
-        f"# TYPE {name} gauge",
+    return gauges_text(_gauges(tuple(all_gauges)))
+
+
+def _gauges(directories: Sequence[CleanerGauges]) -> list[Gauge]:
+    values = [({"directory": gauges.directory}, values_of(gauges)) for gauges in directories]
+    made = [Gauge(name, text, [(labels, of[name]) for labels, of in values]) for name, text in _HELP.items()]
+    uncleanable = [
+        ({"directory": gauges.directory, "partition": partition, "reason": reason}, size)
+        for gauges in directories
+        for partition, (reason, size) in sorted(gauges.uncleanable.items())
     ]
-    for gauges, _ in found:
-        for partition, (reason, size) in sorted(gauges.uncleanable.items()):
-            labels = {"directory": gauges.directory, "partition": partition, "reason": reason}
-            written = ",".join(f'{key}="{_label(value)}"' for key, value in labels.items())
-            lines.append(f"{name}{{{written}}} {size}")
-    return "\n".join(lines) + "\n"
-
-
-def is_gauges_file(fs: FileSystem, path: Path) -> bool:
-    """True if `write_prometheus` would replace nothing but gauges: no file, an empty one, or one that begins as its own
-    do. Raises OSError if the file cannot be read.
-    """
-    status = fs.status(path)
-    if status is None:
-        return True
-    if status.no_file:
-        return False
-    with fs.open(path, "r") as file:
-        return file.read_at(0, len(_START)) in (b"", _START)
+    text = "A partition whose cleaning failed, and why; the value is its bytes."
+    return [*made, Gauge("seglog_uncleanable_partition", text, uncleanable)]
 
 
 def write_prometheus(fs: FileSystem, path: Path, all_gauges: Iterable[CleanerGauges]) -> None:
     """Replaces the text file at `path`, or the one that a link there names. Raises OSError if it cannot be written."""
-    write_atomically(fs, links.resolve(path), prometheus_text(all_gauges).encode("utf-8", "replace"))
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(round(value, 6))
+    write_gauges(fs, path, _gauges(tuple(all_gauges)))

@@ -30,7 +30,8 @@ _SLICE_SECONDS = 0.25
 
 
 class Throttle:
-    """A limit on bytes per second, as the average of windows of `WINDOW_MS`, shared by all threads of a cleaner.
+    """A limit on bytes per second, as the average of windows of `WINDOW_MS`, shared by all
+    threads of a cleaner or of a backup.
 
     When a window was too fast, the caller sleeps as long as the window's bytes should have taken. It holds the lock
     while it sleeps, so that the other threads wait too: the limit is on their sum. `stopped` is asked four times a
@@ -76,7 +77,7 @@ class Throttle:
 
 
 class CleaningStoppedError(SeglogError):
-    """The round was asked to stop; the log is as it was before."""
+    """The round of a cleaner, or the run of a backup, was asked to stop; the log is as it was before."""
 
 
 class Meter(Protocol):
