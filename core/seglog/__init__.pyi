@@ -106,6 +106,13 @@ from seglog_ask.api.tables import append_table as append_table
 from seglog_ask.api.tables import open_table as open_table
 from seglog_ask.values.schemas import Reference as Reference
 from seglog_ask.values.schemas import Schema as Schema
+from seglog_rescue.api.backing_up import backup as backup
+from seglog_rescue.api.backing_up import plan_backup as plan_backup
+from seglog_rescue.api.backing_up import plan_prune_backup as plan_prune_backup
+from seglog_rescue.api.backing_up import prune_backup as prune_backup
+from seglog_rescue.api.backing_up import restore_backup as restore_backup
+from seglog_rescue.api.backing_up import snapshots as snapshots
+from seglog_rescue.api.backing_up import verify_backup as verify_backup
 from seglog_rescue.api.rescuing import doctor as doctor
 from seglog_rescue.api.rescuing import plan_rebuild as plan_rebuild
 from seglog_rescue.api.rescuing import plan_restore as plan_restore
@@ -135,3 +142,8 @@ from seglog_stores.tiers.survey import Surveyed as Surveyed
 
 __version__: str
 __all__: list[str]
+from seglog.format.snapshot_manifest import Snapshot as Snapshot
+from seglog_rescue.backup.pruning import PrunedBackup as PrunedBackup
+from seglog_rescue.backup.restoring import CheckedBackup as CheckedBackup
+from seglog_rescue.backup.restoring import RestoredBackup as RestoredBackup
+from seglog_rescue.operations.backup import BackupOutcome as BackupOutcome

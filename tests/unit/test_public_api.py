@@ -49,7 +49,8 @@ def test_help_shows_an_example_of_each_function_that_the_page_lists() -> None:
     names = [name for row in rows for name in re.findall(r"`(\w+)", row) if name != "LogDirectory"]
     assert len(names) > 20
     without = {name for name in names if ">>>" not in (getattr(seglog, name).__doc__ or "")}
-    assert without == {"rebuild", "plan_restore", "plan_transplant"}  # shown by the example of their other half
+    # shown by the example of their other half
+    assert without == {"rebuild", "plan_restore", "plan_transplant", "snapshots", "plan_prune_backup"}
 
 
 def test_importing_seglog_loads_no_numpy_and_no_numba() -> None:

@@ -41,7 +41,7 @@ class KeepRules:
 
 
 @dataclass(slots=True)
-class Pruned:
+class PrunedBackup:
     """What a prune did, or would: snapshots that stay and that go, and objects that were removed, in bytes too."""
 
     staying: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ def _last_of_periods(
 
 def prune(
     repository: Repository, rules: KeepRules, now_ms: int, grace_ms: int = GRACE_MS, *, dry_run: bool = False
-) -> Pruned:
+) -> PrunedBackup:
     """Removes the snapshots that the rules do not keep, and objects that have not been named for `grace_ms`.
 
     Raises RefusedError if the rules keep nothing by name, CorruptTierError for a damaged manifest: what it names is not
@@ -84,7 +84,7 @@ def prune(
         raise RefusedError("without a rule of what to keep, nothing is removed")
     ids = repository.ids()
     stay = snapshots_to_keep(ids, rules)
-    done = Pruned(sorted(stay), [identity for identity in ids if identity not in stay])
+    done = PrunedBackup(sorted(stay), [identity for identity in ids if identity not in stay])
     objects_of = {identity: repository.read(identity).objects() for identity in ids}  # before anything is removed
     aside = {identity: _set_aside_ms(repository, identity) for identity in repository.ids(PRUNED)}
     for identity in done.removed:

@@ -17,7 +17,7 @@ from seglog_rescue.backup.repository import Repository
 
 
 @dataclass(slots=True)
-class Restored:
+class RestoredBackup:
     """What was made: log directories, their partitions, files and bytes."""
 
     directories: list[Path] = field(default_factory=list)
@@ -28,13 +28,13 @@ class Restored:
 
 def restore_snapshot(
     repository: Repository, snapshot: Snapshot, fs: FileSystem, target: Path, progress: BytesRead
-) -> Restored:
+) -> RestoredBackup:
     """Makes `target` a log directory with the files of a snapshot; with several, a directory with one for each.
 
     Each byte is compared with what was stored. Raises CorruptTierError if it differs, RefusedError if `target` is not
     empty or the disk has no room; OSError. Then nothing is at `target`.
     """
-    done = Restored()
+    done = RestoredBackup()
     with new_directory(fs, target) as place:
         free = fs.free_bytes(place)
         if snapshot.size > free:
@@ -50,7 +50,12 @@ def restore_snapshot(
 
 
 def _fill(
-    repository: Repository, fs: FileSystem, place: Path, directory: StoredDirectory, done: Restored, progress: BytesRead
+    repository: Repository,
+    fs: FileSystem,
+    place: Path,
+    directory: StoredDirectory,
+    done: RestoredBackup,
+    progress: BytesRead,
 ) -> None:
     for partition in directory.partitions:
         inner = place / partition.name
@@ -64,7 +69,7 @@ def _fill(
 
 
 def _write(
-    repository: Repository, fs: FileSystem, place: Path, stored: StoredFile, done: Restored, progress: BytesRead
+    repository: Repository, fs: FileSystem, place: Path, stored: StoredFile, done: RestoredBackup, progress: BytesRead
 ) -> None:
     path, position = place / stored.name, 0
     with fs.open(path, "create_new") as file:
@@ -80,7 +85,7 @@ def _write(
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedBackup:
     """What a verification read, and what is wrong: an error for each extent, with the snapshots that it belongs to."""
 
     snapshots: int = 0
@@ -91,9 +96,9 @@ class Checked:
 
 def verify_snapshots(
     repository: Repository, identities: Iterable[str], share: float, chance: random.Random, progress: BytesRead
-) -> Checked:
+) -> CheckedBackup:
     """Reads all extents that snapshots name, each once, or a `share` of them (0 to 1) by `chance`. Raises OSError."""
-    done, named = Checked(), dict[Extent, list[str]]()
+    done, named = CheckedBackup(), dict[Extent, list[str]]()
     for identity in identities:
         done.snapshots += 1
         try:
