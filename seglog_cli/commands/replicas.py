@@ -210,11 +210,20 @@ def _sentences(verdict: PartitionVerdict) -> list[str]:
         names = ", ".join(map(str, verdict.missing))
         sentences.append(f"the replicas of brokers {names} are in none of the given directories")
     for choice in verdict.choices[:1]:
+        sentences += [_given_up(loss) for loss in choice.losses if loss.was_given_up]
         for group, offset in choice.groups_above:
             sentences.append(
                 f"the group {group} has committed offset {offset}, above the end of broker {choice.node}'s copy"
             )
     return sentences
+
+
+def _given_up(loss: Loss) -> str:
+    return (
+        f"offsets {loss.first} to {loss.end - 1} were acknowledged, and are in broker {loss.node}'s copy: a leader was"
+        " elected that lacked them (an unclean election, or its log had lost them), and newer records stand in their"
+        " place; the lines below save them"
+    )
 
 
 def _of_copy(copy: CopyVerdict) -> list[str]:

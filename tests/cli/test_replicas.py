@@ -64,3 +64,12 @@ def test_options_that_do_not_belong_together_are_wrong_usage(tmp_path: Path) -> 
     assert run("replicas", "--collect", tmp_path / "f", tmp_path / "none").exit_code == 10
     (tmp_path / "f").write_text('{"type":"facts","format":"seglog-replicas","version":"9.0"}\n')
     assert run("replicas", tmp_path / "f").exit_code == 13
+
+
+def test_what_an_election_gave_up_although_it_was_acknowledged_is_said_in_words(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 6})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 4 + [2]})
+    (one / "replication-offset-checkpoint").write_text("0\n1\norders 0 6\n")
+    write_metadata_log(two, [registration(1), registration(2), *topic_records("orders", [[1, 2]], epoch=2, isr=[2])])
+    (said,) = [line for line in run("replicas", one, two).stdout.splitlines() if "a leader was elected" in line]
+    assert said.startswith("orders-0: offsets 4 to 5 were acknowledged, and are in broker 1's copy")

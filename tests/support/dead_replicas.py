@@ -22,8 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.clock import SystemClock
@@ -36,38 +35,40 @@ from seglog_rescue.operations.replicas import (
     write_collected,
     write_steps,
 )
-from seglog_rescue.replicas.comparison import Choice, PartitionVerdict
+from seglog_rescue.replicas.comparison import Cause, Choice, PartitionVerdict
 from seglog_rescue.replicas.lineage import common_end
 from tests.support.dying_clusters import (
     FS,
     NODES,
-    SETTINGS,
+    SITUATIONS,
     TOPICS,
     DyingCluster,
     Kind,
     Row,
     Rows,
     elect,
-    leaders_of,
     rows_of,
 )
-from tests.support.kafka.broker import QUICK_COMPILER, free_ports, server_properties, with_dynamic_quorum
+from tests.support.kafka.archive import loading
+from tests.support.kafka.broker import QUICK_COMPILER
 from tests.support.kafka.cluster import CONTROLLER_ID
-from tests.support.kafka.jvm import find_java, kafka_classpath
-from tests.support.kafka.starts import Starts
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION, find_java
+from tests.support.revived_clusters import Nodes, Revived, revived
 
 CLOCK = SystemClock()
-STILL = {
-    **SETTINGS,
-    "log.cleaner.enable": "false",  # what compaction removes was not lost
-    "controlled.shutdown.enable": "false",  # its end is of no interest
-}
 LINE_SECONDS = 240
 TOOLS = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
+
+
+FOUND = (
+    *("static quorum", "dynamic quorum", "without ELR", "with ELR", KAFKA_VERSION, NEWER_KAFKA_VERSION),
+    *("a replica is eligible", "compacted apart", "acknowledged records given up by an election"),
+    *("elected by hand", "copied anew", "salvaged", "written to files", "no order fits every partition"),
+)
 
 
 @dataclass
@@ -78,114 +79,17 @@ class Outcome:
     story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     lost: dict[str, dict[str, int]] = field(default_factory=dict)  # by how it was started, and by partition
-
-
-class Nodes:
-    """Nodes of a cluster in warm processes: one for the controller, and one for each broker, by release."""
-
-    def __init__(self, place: Path) -> None:
-        self._place, self._starts = place, dict[tuple[str, int], Starts]()
-        self._stack = ExitStack()
-
-    def of(self, kind: Kind, node: int) -> Starts:
-        """The process in which a node runs."""
-        for (release, number), starts in list(self._starts.items()):
-            if release != kind.release:  # memory is for one release at a time
-                starts.__exit__(None, None, None)
-                del self._starts[release, number]
-        if (kind.release, node) not in self._starts:
-            self._starts[kind.release, node] = Starts(
-                self._place / f"{kind.release}-{node}", release=kind.release, echo=2
-            )
-        return self._starts[kind.release, node]
-
-    def close(self) -> None:
-        """Ends all processes."""
-        for starts in self._starts.values():
-            starts.__exit__(None, None, None)
-
-
-class Revived:
-    """A dead cluster that is started again, node by node."""
-
-    def __init__(self, dying: DyingCluster, nodes: Nodes) -> None:
-        self._dying, self._nodes = dying, nodes
-        self.brokers: dict[int, str] = {}
-        self._ports = dict(zip((*NODES, CONTROLLER_ID), free_ports(len(NODES) + 1), strict=True))
-        self._voters = f"{CONTROLLER_ID}@127.0.0.1:{self._ports[CONTROLLER_ID]}"
-
-    def start_controller(self) -> None:
-        """Starts the controller."""
-        address = f"CONTROLLER://127.0.0.1:{self._ports[CONTROLLER_ID]}"
-        own = {"process.roles": "controller", "node.id": str(CONTROLLER_ID), "listeners": address}
-        properties = server_properties(self._dying.controller, {**STILL, **own}, alone=False)
-        self._start(CONTROLLER_ID, properties | {"controller.quorum.voters": self._voters})
-
-    def start(self, node: int) -> None:
-        """Starts a broker, and returns when it is not fenced any more."""
-        paths, address = self._dying.paths[node], f"127.0.0.1:{self._ports[node]}"
-        listener = {"listeners": f"PLAINTEXT://{address}", "advertised.listeners": f"PLAINTEXT://{address}"}
-        own = {"node.id": str(node), "log.dirs": ",".join(map(str, paths)), **listener}
-        self._start(node, server_properties(paths[0], {**STILL, **own}, beside=self._voters))
-        self.brokers[node] = address
-
-    def _start(self, node: int, properties: Mapping[str, str]) -> None:
-        if self._dying.kind.dynamic:
-            properties = with_dynamic_quorum(properties)
-        refusal = self._nodes.of(self._dying.kind, node).start_with(properties)
-        if refusal:
-            raise RuntimeError(f"node {node} did not start: {refusal}")
-
-    def stop(self, node: int) -> None:
-        """Ends a broker."""
-        self.brokers.pop(node)
-        self._nodes.of(self._dying.kind, node).end()
-
-    def address(self, node: int) -> str:
-        """Where a broker listens, started or not."""
-        return f"127.0.0.1:{self._ports[node]}"
-
-    def admin(self) -> object:
-        """An admin client for the brokers that run."""
-        from confluent_kafka.admin import AdminClient
-
-        return AdminClient({"bootstrap.servers": ",".join(self.brokers.values())})
-
-    def leaders(self) -> dict[str, int]:
-        """The leader of each partition."""
-        return {f"{topic}-{number}": node for (topic, number), node in leaders_of(self.admin(), NODES).items()}
-
-    def settle(self) -> None:
-        """Waits until every follower has what its leader has."""
-        admin, deadline = self.admin(), time.monotonic() + LINE_SECONDS
-        while time.monotonic() < deadline:
-            topics = admin.list_topics(timeout=30).topics  # type: ignore[attr-defined]
-            seen = [each for topic in TOPICS for each in topics[topic].partitions.values()]
-            if all(len(each.isrs) == len(self.brokers) for each in seen):
-                return
-            time.sleep(0.5)
-        raise TimeoutError(f"followers are not in sync: {[(each.id, each.leader, each.isrs) for each in seen]}")
-
-    def end(self) -> None:
-        """Ends what runs."""
-        for node in [*self.brokers, CONTROLLER_ID]:
-            self._nodes.of(self._dying.kind, node).end()
-
-
-@contextmanager
-def revived(dying: DyingCluster, nodes: Nodes) -> Iterator[Revived]:
-    """A dead cluster with its controller started."""
-    cluster = Revived(dying, nodes)
-    cluster.start_controller()
-    try:
-        yield cluster
-    finally:
-        cluster.end()
+    met: set[str] = field(default_factory=set)  # of `SITUATIONS` and `FOUND`
 
 
 def lost_rows(choice: Choice, rows: Mapping[int, set[Row]]) -> set[Row]:
     """The records that a choice loses, by the report's ranges and the holders' records."""
     return {row for loss in choice.losses for row in rows.get(loss.node, set()) if loss.first <= row[0] < loss.end}
+
+
+def compacted_rows(choice: Choice, rows: Mapping[int, set[Row]]) -> set[Row]:
+    """Of these records, those of which nobody can say without the keys whether a cleaner had dropped them."""
+    return lost_rows(replace(choice, losses=tuple(x for x in choice.losses if x.cause is Cause.COMPACTED)), rows)
 
 
 def judged_wrong(verdict: PartitionVerdict, rows: Rows, acknowledged: set[tuple[str, int, bytes | None]]) -> set[Row]:
@@ -227,8 +131,9 @@ class Trial:
                 shared = shared_rows(verdict, leader, copies)
                 lost = without_superseded(lost, predicted, after[name].get(leader, set()), shared)
             every |= {(name, row) for row in lost}
+            perhaps = set() if choice is None else compacted_rows(choice, copies)
             if choice is not None and predicted != lost:
-                for word, more in (("predicted only", predicted - lost), ("lost only", lost - predicted)):
+                for word, more in (("predicted only", predicted - lost - perhaps), ("lost only", lost - predicted)):
                     rows = sorted(more, key=lambda row: row[:2])
                     if rows:
                         self.outcome.wrong.append(f"{how}: {name} by broker {leader}: {word}: {rows[:6]} ({len(rows)})")
@@ -274,9 +179,9 @@ def start_from(trial: Trial, node: int, nodes: Nodes, place: Path) -> set[tuple[
 def write_tools(kind: Kind, place: Path) -> Path:
     """A directory with Kafka's commands by their names, and seglog."""
     place.mkdir()
-    java = [str(find_java()), "-Xmx192m", "-XX:+UseSerialGC", *QUICK_COMPILER, "-Dseglogkafka.echo=2", "-cp"]
+    java = [str(find_java()), "-Xmx192m", "-XX:+UseSerialGC", *QUICK_COMPILER, "-Dseglogkafka.echo=2"]
     for name, main in TOOLS.items():
-        command = " ".join([*java, kafka_classpath(kind.release), main])
+        command = " ".join([*java, *loading(kind.release), main])
         (place / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     (place / "seglog").write_text(f'#!/bin/sh\nexec {sys.executable} -m seglog_cli "$@"\n')
     for file in place.iterdir():
@@ -368,7 +273,8 @@ def newest_of(rows: set[Row]) -> set[Row]:
 def not_saved(
     trial: Trial, leaders: Mapping[str, int], lost: set[tuple[str, Row]], files: Path, dying: DyingCluster
 ) -> Iterator[str]:
-    """Sentences about lost records that the steps were to save and did not, as lines or as records of a new topic."""
+    """Sentences about lost records that the steps did not save: all of them as lines of a file, and those that may have
+    been acknowledged as records of a new topic, too. So nothing that another start would keep is lost unsaid."""
     lines: dict[str, set[tuple[int, str | None]]] = {}
     for file in files.glob("*.jsonl"):
         name = file.name.partition(".broker-")[0]
@@ -381,11 +287,13 @@ def not_saved(
         if choice is None or row not in lost_rows(choice, trial.rows[name]):
             continue  # only a newer record of its key was to be saved
         losses = [each for each in choice.lost if each.first <= row[0] < each.end]
-        if not losses or all(each.acknowledged.value == "no" and each.cause.value != "damaged" for each in losses):
-            continue
+        if not losses:
+            continue  # deleted from the chosen log's start on purpose
         value = None if row[3] is None else row[3].decode()
         if (row[0], value) not in lines.get(name, set()):
             yield f"{name} offset {row[0]} was lost, and is not in the saved lines"
+        if all(each.acknowledged.value == "no" and each.cause.value != "damaged" for each in losses):
+            continue  # producers may have sent it again
         topic, _, number = name.rpartition("-")
         again = {each[2:] for each in set().union(*produced.get(f"{topic}-saved-{number}", {}).values(), set())}
         if row[2:] not in again:
@@ -407,6 +315,31 @@ def kept_elsewhere(
                     yield f"{name}: the order loses {mine} acknowledged records, broker {node} alone {theirs}"
 
 
+def found_in(trial: Trial) -> Iterator[str]:
+    """The situations that the report shows."""
+    kind, report = trial.dying.kind, trial.report
+    yield from ("dynamic quorum" if kind.dynamic else "static quorum", "with ELR" if kind.eligible else "without ELR")
+    yield kind.release
+    entries = [verdict.entry for verdict in report.partitions if verdict.entry is not None]
+    if any(entry.eligible for entry in entries):
+        yield "a replica is eligible"
+    if any(len({each.copy.facts.cleaned for each in verdict.copies}) > 1 for verdict in report.partitions):
+        yield "compacted apart"
+    if any(
+        loss.was_given_up for verdict in report.partitions for choice in verdict.choices[:1] for loss in choice.lost
+    ):
+        yield "acknowledged records given up by an election"
+    steps = [(step.why, line) for step in report.steps for line in (*step.lines, "")]
+    words = {
+        "elected by hand": lambda why, line: line.startswith("kafka-leader-election"),
+        "copied anew": lambda why, line: "then copies anew" in why,
+        "salvaged": lambda why, line: line.startswith("seglog salvage"),
+        "written to files": lambda why, line: why.startswith("write to files"),
+        "no order fits every partition": lambda why, line: "no order gives every partition" in why,
+    }
+    yield from (word for word, holds in words.items() if any(holds(*step) for step in steps))
+
+
 # --- a seed -------------------------------------------------------------------------------------------------
 
 
@@ -420,6 +353,7 @@ def try_seed(seed: int, place: Path, nodes: Nodes, choices: Sequence[int] = NODE
     rows = rows_of(dying.paths)
     report = compare(FS, CLOCK, ReplicasRequest(dying.directories))
     trial = Trial(dying, rows, report, outcome)
+    outcome.met = dying.met | set(found_in(trial))
     facts = []
     for owner, paths in {**dying.paths, CONTROLLER_ID: [dying.controller]}.items():
         if paths:
@@ -456,19 +390,22 @@ def main() -> int:
         "--every-choice", type=int, default=1, help="start from all brokers in every Nth seed, else one"
     )
     asked = parser.parse_args()
-    wrong = 0
+    wrong, met = 0, dict[str, list[int]]()
     with tempfile.TemporaryDirectory(prefix="clusters-nodes-") as work:
         nodes = Nodes(Path(work))
         try:
             for seed in range(asked.first, asked.first + asked.count):
                 choices = NODES if seed % asked.every_choice == 0 else NODES[seed % 3 :][:1]
-                wrong += _tried(seed, nodes, asked.keep, choices)
+                wrong += _tried(seed, nodes, asked.keep, choices, met)
         finally:
             nodes.close()
+            for situation in (*SITUATIONS, *FOUND):
+                seeds = met.get(situation, [])
+                say(f"{situation}: {f'{len(seeds)} seeds ({seeds})' if seeds else 'NOT MET'}")
     return 1 if wrong else 0
 
 
-def _tried(seed: int, nodes: Nodes, keep: Path | None, choices: Sequence[int]) -> bool:
+def _tried(seed: int, nodes: Nodes, keep: Path | None, choices: Sequence[int], met: dict[str, list[int]]) -> bool:
     from confluent_kafka import KafkaException
 
     began = time.monotonic()
@@ -484,6 +421,9 @@ def _tried(seed: int, nodes: Nodes, keep: Path | None, choices: Sequence[int]) -
     say(f"seed {seed}: {word} ({took}); lost {outcome.lost}; {'; '.join(outcome.story)}")
     for sentence in outcome.wrong:
         say(f"  {sentence}")
+    say(f"  met: {', '.join(sorted(outcome.met))}")
+    for situation in outcome.met:
+        met.setdefault(situation, []).append(seed)
     _put_away(place, keep if outcome.wrong else None, seed)
     return bool(outcome.wrong)
 

@@ -7,6 +7,7 @@ whether one that was not in sync is elected; what is damaged then, and whether a
 
 from __future__ import annotations
 
+import atexit
 import random
 import shutil
 import signal
@@ -15,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,17 +26,21 @@ from seglog.format.uuids import format_uuid
 from seglog.scan.listing import list_log_directory, list_partition
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.endpoint import Address
+from tests.support.kafka.archive import loading
 from tests.support.kafka.broker import CLUSTER_ID, QUICK_COMPILER, server_properties, with_dynamic_quorum
 from tests.support.kafka.cluster import CONTROLLER_ID, Cluster
-from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION, find_java, kafka_classpath
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION, find_java
+from tests.support.raw_client import RawClient
 
 FS = LocalFileSystem()
 NODES = (1, 2, 3)
 TOPICS = {"plain": 2, "safe": 2, "free": 1, "keyed": 1}
 ASSIGNED = {"plain": [[1, 2, 3], [2, 3, 1]], "safe": [[3, 1, 2], [1, 3, 2]], "free": [[2, 1, 3]], "keyed": [[3, 2, 1]]}
 LIMIT_SECONDS = 90
-SESSION_SECONDS = 7
+SESSION_SECONDS = 5
 NEVER_MS = "3600000"
+ELECT_LEADERS, UNCLEAN = 43, 1  # its key in the protocol, and its kind of election
 SETTINGS = {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
@@ -94,6 +100,7 @@ class Kind:
 def _formatted(kind: Kind) -> Path:
     """A controller's log directory, formatted by Kafka's own tool."""
     place = Path(mkdtemp(prefix="clusters-formatted-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     directory, own = place / "controller", {"process.roles": "controller", "node.id": str(CONTROLLER_ID)}
     properties = server_properties(directory, own, alone=False)
     options = ["--feature", f"eligible.leader.replicas.version={int(kind.eligible)}"]
@@ -102,18 +109,27 @@ def _formatted(kind: Kind) -> Path:
         options.append("--standalone")
     (place / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     said = ["format", "-t", CLUSTER_ID, "-c", str(place / "server.properties"), *options]
-    command = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", *QUICK_COMPILER, "-cp", kafka_classpath(kind.release)]
+    command = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", *QUICK_COMPILER, *loading(kind.release)]
     done = subprocess.run([*command, "kafka.tools.StorageTool", *said], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"kafka-storage {' '.join(said)}:\n{done.stdout + done.stderr}")
     return directory
 
 
+SITUATIONS = (
+    *("killed", "closed in order", "fenced", "went on after it was fenced", "back in time"),
+    *("elected out of sync", "no leader for long", "disk lost", "log damaged"),
+    *("log emptied: zeros", "log emptied: files removed", "log emptied: directory removed"),
+)
+
+
 class DyingCluster:
-    """A cluster of three brokers that a seed kills. `story` has a sentence for each thing that befell it."""
+    """A cluster of three brokers that a seed kills. `story` has a sentence for each thing that befell it, and `met` the
+    `SITUATIONS` that came about."""
 
     def __init__(self, seed: int, place: Path) -> None:
-        self.chance, self.place, self.story = random.Random(seed), place, list[str]()
+        self.chance, self.place = random.Random(seed), place
+        self.story, self.met = list[str](), set[str]()
         self.kind = Kind.of(seed)
         self.two = self.chance.choice(NODES)
         self.paths = {
@@ -162,7 +178,7 @@ class DyingCluster:
         if what < 0.5:
             self._kill(cluster, node)
         elif what < 0.65:
-            self.story.append(f"broker {node} closed in order")
+            self._tell("closed in order", node)
             cluster.brokers.pop(node).stop()
         else:
             process = cluster.brokers[node].process
@@ -171,11 +187,11 @@ class DyingCluster:
             time.sleep(SESSION_SECONDS + 1)
             self._produce(cluster, 15, "1")
             self._stopped.discard(node)
-            self.story.append(f"broker {node} fenced")
+            self._tell("fenced", node)
             if self.chance.random() < 0.5:
                 process.send_signal(signal.SIGCONT)
                 time.sleep(self.chance.choice((0.3, 3)))
-                self.story.append("it went on")
+                self._tell("went on after it was fenced", node)
             self._kill(cluster, node)
 
     def _last_act(self, cluster: Cluster, first: int, last: int) -> None:
@@ -185,17 +201,23 @@ class DyingCluster:
         elif what < 0.5:  # the last broker dies, the first to die comes back, and is elected although not in sync
             self._kill(cluster, last)
             cluster.start(first)
-            elect(cluster.brokers[first].admin(), cluster.brokers, self.story)
+            broker = cluster.brokers[first]
+            given = leaders_of(broker.admin(), {first})
+            elect(broker.admin(), {first: broker.bootstrap}, self.story)
+            if -1 in given.values():
+                self.met.add("elected out of sync")
             self._produce(cluster, 15, "1")
         elif what < 0.75:  # the same, but nobody is elected: partitions have no leader for long
             self._kill(cluster, last)
             cluster.start(first)
             self.story.append(f"broker {first} alone, and nobody elected")
             time.sleep(SESSION_SECONDS + 3)
+            if -1 in leaders_of(cluster.brokers[first].admin(), {first}).values():
+                self.met.add("no leader for long")
             self._produce(cluster, 5, "1", ["free"])
         else:  # the first to die comes back and follows, then the last one dies
             cluster.start(first)
-            self.story.append(f"broker {first} back")
+            self._tell("back in time", first)
             time.sleep(self.chance.choice((0.5, 4)))
             self._produce(cluster, 10, "1")
             self._kill(cluster, last)
@@ -219,8 +241,12 @@ class DyingCluster:
             new = NewTopic(topic, num_partitions=len(assigned), replica_assignment=assigned, config=configs[topic])
             admin.create_topics([new])[topic].result(60)
 
+    def _tell(self, situation: str, node: int) -> None:
+        self.story.append(f"broker {node} {situation}")
+        self.met.add(situation)
+
     def _kill(self, cluster: Cluster, node: int) -> None:
-        self.story.append(f"broker {node} killed")
+        self._tell("killed", node)
         cluster.kill_broker(node)
 
     def _produce(self, cluster: Cluster, count: int, acks: str, topics: Iterable[str] = TOPICS) -> None:
@@ -258,9 +284,29 @@ class DyingCluster:
             lost = self.paths[self.two].pop(self.chance.randrange(2))
             shutil.rmtree(lost)
             self.story.append(f"disk {lost.name} of broker {self.two} lost")
+            self.met.add("disk lost")
         if 0.2 < what < 0.75:
             for _ in range(self.chance.choice((1, 1, 2))):
                 self._damage(self.chance.choice(NODES))
+        if self.chance.random() < 0.3:
+            self._empty(self.chance.choice(NODES))
+
+    def _empty(self, node: int) -> None:
+        """One of a broker's logs loses all its records."""
+        logs = [log for path in self.paths[node] for topic in TOPICS for log in sorted(path.glob(f"{topic}-?"))]
+        if not logs:
+            return
+        log, what = self.chance.choice(logs), self.chance.choice(("zeros", "files removed", "directory removed"))
+        if what == "directory removed":
+            shutil.rmtree(log)
+        else:
+            for file in sorted(log.iterdir()):
+                if what == "zeros":
+                    file.write_bytes(bytes(file.stat().st_size))
+                else:
+                    file.unlink()
+        self.story.append(f"broker {node}: {log.name} emptied: {what}")
+        self.met.add(f"log emptied: {what}")
 
     def _damage(self, node: int) -> None:
         logs = [log for path in self.paths[node] for topic in TOPICS for log in sorted(path.glob(f"{topic}-?/*.log"))]
@@ -280,6 +326,7 @@ class DyingCluster:
         if what == "away":
             log.unlink()
         self.story.append(f"broker {node}: {log.parent.name}/{log.name}: {what} at {at}")
+        self.met.add("log damaged")
 
     @property
     def directories(self) -> list[Path]:
@@ -307,21 +354,20 @@ def leaders_of(admin: Any, alive: Iterable[int]) -> dict[tuple[str, int], int]:
     }
 
 
-def elect(admin: Any, alive: Iterable[int], story: list[str]) -> None:
-    """Elects a leader for each partition without one, in sync or not."""
-    from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+def elect(admin: Any, addresses: Mapping[int, str], story: list[str]) -> None:
+    """Elects a leader for each partition without one, in sync or not. `addresses` are those of the brokers that run.
 
-    partitions = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
+    librdkafka (2.16.0) would ask the broker that the metadata calls the controller; while that one is dead and not yet
+    noticed, it tries to connect 16,000 times a second, and gives up after 30 s.
+    """
     deadline = time.monotonic() + LIMIT_SECONDS
-    while -1 in (leaders := leaders_of(admin, alive)).values():
+    partitions = [{"topic": topic, "partitions": tuple(range(count))} for topic, count in TOPICS.items()]
+    asked = {"election_type": UNCLEAN, "topic_partitions": partitions, "timeout": timedelta(seconds=20)}
+    while -1 in (leaders := leaders_of(admin, addresses)).values():
         if time.monotonic() > deadline:
             raise TimeoutError(f"partitions have no leader: {leaders}")
-        try:
-            admin.elect_leaders(ElectionType.UNCLEAN, partitions).result(30)
-        except TimeoutError:
-            pass  # a controller that does not answer in time is asked again
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._TIMED_OUT:
-                raise
+        host, _, port = next(iter(addresses.values())).rpartition(":")
+        with RawClient(Address(host, int(port))) as client:
+            client.ask(ELECT_LEADERS, 2, asked)
         time.sleep(0.5)
     story.append("leaders: " + ", ".join(f"{topic}-{number} {node}" for (topic, number), node in leaders.items()))

@@ -1,9 +1,9 @@
 """Compares the copies of each partition: which one to start from, and what each choice would lose.
 
 What a choice loses is what another copy holds on disk and the chosen log lacks after a start: beyond the offset where
-the two part, in its holes, or below its log start. An offset counts as acknowledged if it lies below the high watermark
-of a copy of the same log; as not acknowledged if a replica in sync lacks it, and every leader since was elected among
-those in sync; else nobody can say.
+the two part, in its holes, below its log start, or compacted away for a newer record that it lacks. An offset counts
+as acknowledged if it lies below the high watermark of a copy of the same log; as not acknowledged if a replica in sync
+lacks it, and every leader since was elected among those in sync; else nobody can say.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Cause(Enum):
     DAMAGED = "damaged"
     CUT = "cut by the start"
     START = "below the log start"
+    COMPACTED = "compacted for what is lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ class Loss:
     exact: bool
     first_timestamp: int
     last_timestamp: int
+
+    @property
+    def was_given_up(self) -> bool:
+        """True if a leader without these acknowledged offsets was elected, and has written since."""
+        return self.cause is Cause.DIVERGED and self.acknowledged is Acknowledged.YES
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,10 +376,23 @@ def _lost(chosen: Copy, other: Copy) -> Iterator[tuple[Range, Cause]]:
         return
     for span in _without((theirs.start, min(mine.start, parts)), holes):
         yield span, Cause.START
+    for span in _without((max(mine.start, theirs.start), min(_compacted_for_lost(chosen, other), parts)), holes):
+        yield span, Cause.COMPACTED
     for hole in mine.holes:
         first, end = max(hole.first, mine.start, theirs.start), min(hole.end, parts)
         for span in _without((first, end), holes):
             yield span, Cause.DAMAGED
+
+
+def _compacted_for_lost(chosen: Copy, other: Copy) -> int:
+    """Returns the offset below which the chosen copy may lack old records of keys: its cleaner has dropped them for
+    newer ones that are cut or damaged now. 0 if it has not, or each key has the same newest record in the other copy.
+    """
+    mine = chosen.facts
+    lost = [hole.first for hole in mine.holes if hole.first < mine.cleaned]
+    until = max([*lost, *([mine.end] if mine.end < mine.cleaned else [])], default=0)
+    keys = _keys_beside(chosen, other)
+    return 0 if keys is not None and keys.agree and keys.end >= until else until
 
 
 def _without(span: Range, holes: Sequence[Range]) -> Iterator[Range]:

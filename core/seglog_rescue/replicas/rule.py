@@ -110,9 +110,11 @@ def ranked_by_reading(
 
 
 def missing_acknowledged(candidate: Candidate, candidates: Sequence[Candidate]) -> int:
-    """Returns how many acknowledged offsets a copy lacks: those that a copy of its newest epoch or a later one has, and
-    those that are damaged. What the older epochs alone have, an election had given up."""
-    lineage, missing = candidate.lineage, 0
+    """Returns how many acknowledged offsets a copy lacks: those that a copy of its newest epoch or a later one has,
+    those that it had itself by its own high watermark before its start cut it, and those that are damaged. What the
+    older epochs alone have, an election had given up."""
+    lineage = candidate.lineage
+    missing = candidate.high_watermark - lineage.end
     for other in candidates:
         if other.lineage.newest_epoch >= lineage.newest_epoch:
             parted = common_end(lineage, other.lineage)

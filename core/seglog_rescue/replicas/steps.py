@@ -1,6 +1,6 @@
 """What to do, as lines for a shell, and the files that they need.
 
-1. Copy what only a copy that will be cut holds.
+1. Copy what only a copy that will be cut holds; write to files what of it no producer was told is safe.
 2. Start the brokers in the order that loses the least; where nobody in sync is left, elect by hand.
 3. A copy that is damaged, or would lack keys of a compacted topic, is moved away before its broker starts, so that it
    is copied anew from its leader; if its broker must start before that one, it is stopped once more in the end.
@@ -46,6 +46,7 @@ def steps(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start, 
     return [
         *_held_off(unclean),
         *_saved(asked, start),
+        *_written_out(asked, start),
         *_started(cluster, asked, start),
         *_in_doubt(asked, start),
         *_moved_late(asked, start),
@@ -68,16 +69,23 @@ def _leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:
     return next((choice for choice in verdict.choices if choice.node == leader), verdict.chosen())
 
 
-def _lost_copies(verdict: PartitionVerdict, start: Start) -> list[tuple[Copy, int, int]]:
-    """Returns the copies that hold what the leader lacks, with the first and the end of those offsets."""
+def _lost_copies(verdict: PartitionVerdict, start: Start, *, told: bool = True) -> list[tuple[Copy, int, int]]:
+    """Returns the copies that hold what the leader lacks, with the first and the end of those offsets: of what
+    producers may have been `told` is safe, and of damaged copies, else of the rest."""
     choice = _leader_choice(verdict, start)
+    copies = {each.copy.node: each.copy for each in verdict.copies}
     spans: dict[int, tuple[int, int]] = {}
     for loss in () if choice is None else choice.lost:
-        if loss.acknowledged is not Acknowledged.NO or loss.cause is Cause.DAMAGED:
+        is_worth_a_copy = loss.acknowledged is not Acknowledged.NO or loss.cause is Cause.DAMAGED
+        if told == (is_worth_a_copy or _is_damaged(copies[loss.node])):
             first, end = spans.get(loss.node, (loss.first, loss.end))
             spans[loss.node] = min(first, loss.first), max(end, loss.end)
-    copies = {each.copy.node: each.copy for each in verdict.copies}
     return [(copies[node], *span) for node, span in sorted(spans.items())]
+
+
+def _is_damaged(copy: Copy) -> bool:
+    """True if its good records must be found before they can be read."""
+    return bool(copy.facts.holes or copy.facts.torn_bytes)
 
 
 def _aside(copy: Copy) -> Path:
@@ -99,6 +107,31 @@ def _saved(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]
         copied = [command_line("cp", "-a", Path(copy.facts.directory), _aside(copy)) for copy in copies]
         why = f"copy what only broker {node} holds and will cut: {_names(copies)}"
         yield Step(f"broker {node}", why, (*made, *copied))
+
+
+def _written_out(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    """Yields the lines that read what is cut although only one copy holds it, and no producer was told that it is safe:
+    a crash leaves such an end on most leaders, so whole copies are not worth their room."""
+    by_node: dict[int, list[tuple[Copy, int, int]]] = {}
+    for verdict in verdicts:
+        for lost in _lost_copies(verdict, start, told=False):
+            by_node.setdefault(lost[0].node, []).append(lost)
+    for node, every in sorted(by_node.items()):
+        lines = [
+            _reading(first, end, copy.facts.directory, f"{copy.facts.name}.broker-{node}.unacknowledged.jsonl")
+            for copy, first, end in every
+        ]
+        why = (
+            f"write to files what only broker {node} holds and will cut, and no producer with acks=all was told is safe"
+            f" (it may have been sent again): {_names([copy for copy, _, _ in every])}"
+        )
+        yield Step(f"broker {node}", why, tuple(lines))
+
+
+def _reading(first: int, end: int, directory: str, file: str) -> str:
+    """Returns the line that writes a copy's records to a file."""
+    span = ("--from-offset", str(first), "--to-offset", str(end))
+    return f"{command_line('seglog', 'read', '--json', *span, directory)} > {command_line(file)}"
 
 
 def _names(copies: Sequence[Copy]) -> str:
@@ -220,14 +253,20 @@ def _brought_back(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterato
         for copy, first, end in _lost_copies(verdict, start):
             remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
             place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
-            name, key = f"{copy.facts.name}.broker-{copy.node}", verdict.partition
-            read = command_line("seglog", "read", "--json", "--from-offset", str(first), "--to-offset", str(end), place)
+            name, key, lines = f"{copy.facts.name}.broker-{copy.node}", verdict.partition, []
+            if _is_damaged(copy):
+                aside = Path(f"salvaged-broker-{copy.node}") if remote else Path(f"{_aside(copy)}-salvaged")
+                whole = str(aside / copy.facts.name)
+                lines.append(command_line("seglog", "salvage", place, "-o", whole))
+                place = whole
             yield Step(
                 f"broker {copy.node}",
-                f"{key}: offsets {first} to {end - 1} are only in the copy: write them to a file, or produce them into"
-                f" a topic of their own ({_topic_of(key)}, which must be there)",
+                f"{key}: offsets {first} to {end - 1} are only in the copy: `seglog read` writes them to a file;"
+                f" `seglog replay` produces the whole copy, from its first offset on, into a topic of its own"
+                f" ({_topic_of(key)}, which must exist, with as many partitions)",
                 (
-                    f"{read} > {command_line(name + '.jsonl')}",
+                    *lines,
+                    _reading(first, end, place, f"{name}.jsonl"),
                     f"seglog replay --to {_BOOTSTRAP} "
                     + command_line("--state", f"{name}.state", "--topic", f"{key.topic}={_topic_of(key)}", place),
                 ),

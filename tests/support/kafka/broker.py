@@ -15,11 +15,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tests.support.kafka import archive
 from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Broker:
     node of that broker's cluster, without a controller (the second one unless `settings` say otherwise). A node that is
     not `alone` is a controller that has brokers beside it, and no listener for clients. One whose speed is `measured`
     has the JVM's whole compiler. `release` is a 4.3 or 4.4. With `dynamic` the voters of its quorum stand in its
-    metadata; a controller is then formatted to stand alone.
+    metadata; a controller is then formatted to stand alone. `loading` are the JVM's options to find Kafka's classes.
     """
 
     def __init__(
@@ -108,13 +109,16 @@ class Broker:
         measured: bool = False,
         release: str = KAFKA_VERSION,
         dynamic: bool = False,
+        loading: Sequence[str] | None = None,
     ) -> None:
         self.log_directory = log_directory
         self._compiler = [] if measured else QUICK_COMPILER
         self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
-        self._class_path = kafka_classpath(release) if user is None else copied_jars(work, user, release)
+        if loading is None:
+            loading = archive.loading(release) if user is None else ["-cp", copied_jars(work, user, release)]
+        self._loading = loading
         self.log_file = work / "broker.log"
         self._properties = work / "server.properties"
         voters = None if beside is None else beside.voters
@@ -188,7 +192,7 @@ class Broker:
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._compiler, "-Djava.awt.headless=true",
-                f"-Dseglogkafka.echo={self._echo}", "-cp", self._class_path, *arguments]  # fmt: skip
+                f"-Dseglogkafka.echo={self._echo}", *self._loading, *arguments]  # fmt: skip
 
     def _format(self, *options: str) -> None:
         if (self.log_directory / "meta.properties").exists():

@@ -102,7 +102,7 @@ def maven_jars(
     """
     directory = cache_directory() / name
     done = directory / "jars.complete"
-    with _locked(name):
+    with locked(name):
         if done.exists():
             return directory / "jars"
         maven = shutil.which("mvn")
@@ -132,7 +132,7 @@ def application_jars(version: str = KAFKA_VERSION) -> Path:
 def maven_archive(group: str, artifact: str, version: str, classifier: str) -> Path:
     """Directory with what the .tar.gz of an artifact holds; fetched through Maven when not there yet."""
     directory = cache_directory() / f"{artifact}-{version}"
-    with _locked(directory.name):
+    with locked(directory.name):
         if not (directory / "archive.complete").exists():
             maven = shutil.which("mvn")
             if maven is None:
@@ -164,7 +164,7 @@ def compiled(sources: Path, jars: Path, *, also: Sequence[Path] = ()) -> Path:
     state = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     classes = cache_directory() / "classes" / state
     done = classes.with_suffix(".complete")
-    with _locked(f"classes-{state}"):
+    with locked(f"classes-{state}"):
         if not done.exists():
             classes.mkdir(parents=True, exist_ok=True)
             _run([find_java("javac"), "--release", str(OLDEST_JAVA), "-nowarn", "-Xlint:-options",
@@ -181,7 +181,8 @@ def _run(command: list[str | Path], limit_seconds: int) -> None:
 
 
 @contextmanager
-def _locked(name: str) -> Iterator[None]:
+def locked(name: str) -> Iterator[None]:
+    """Holds a lock of this machine while something of that name is made."""
     with (cache_directory() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

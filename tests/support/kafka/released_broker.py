@@ -129,7 +129,7 @@ class ReleasedBroker(Broker):
         work_directory.mkdir(parents=True, exist_ok=True)
         self.log_file = work_directory / "broker.log"
         self._properties = work_directory / "server.properties"
-        self._class_path = classpath_of(release)
+        self._loading = ["-cp", classpath_of(release)]
         port, other_port = ports or free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         properties = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(log_directory)}

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from tests.support.kafka import archive
 from tests.support.kafka.broker import QUICK_COMPILER, copied_jars, server_properties
-from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath
+from tests.support.kafka.jvm import KAFKA_VERSION, find_java
 
 _REFUSALS_A_JVM = 6  # the threads of each go on asking for a controller
 
@@ -75,9 +76,9 @@ class Starts:
     def _begin(self) -> subprocess.Popen[str]:
         self._refusals = 0
         release, user = self._release, self._user
-        class_path = kafka_classpath(release) if user is None else copied_jars(self._work, user, release)
+        loading = archive.loading(release) if user is None else ["-cp", copied_jars(self._work, user, release)]
         command: list[str | Path] = [find_java(), "-Xmx1g", "-XX:+UseSerialGC", *QUICK_COMPILER]
-        command += ["-Djava.awt.headless=true", f"-Dseglogkafka.echo={self._echo}", "-cp", class_path]
+        command += ["-Djava.awt.headless=true", f"-Dseglogkafka.echo={self._echo}", *loading]
         command.append("seglogkafka.Starts")
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": ()}
         with self.log.open("ab") as log:

@@ -144,6 +144,54 @@ def test_damage_that_a_clean_start_serves_is_lost_by_that_choice_and_the_whole_c
     assert moved == [f"mv {one}/orders-0 {tmp_path}/replicas-aside-1"]
 
 
+def test_a_copy_in_sync_that_its_start_cuts_below_its_high_watermark_is_not_chosen_and_is_salvaged(
+    tmp_path: Path,
+) -> None:
+    one, two = brokers(tmp_path, [0] * 10, [0] * 8)
+    flip(log_of(one), 5)
+    watermark(one, 9)
+    assigned(two, [1, 2], isr=[1])
+    report = report_of(one, two)
+    (verdict,) = report.partitions
+    assert (verdict.choice, verdict.copies[0].in_sync, report.start.order) == (2, False, (2, 1))
+    assert losses(verdict, 2) == [
+        (1, 8, 9, "beyond the end", "yes"),
+        (1, 9, 10, "beyond the end", "perhaps"),
+    ]
+    aside = tmp_path / "replicas-aside-1"
+    first, second, _ = [line for line in step_lines(report) if line.startswith("seglog ")]
+    assert first == f"seglog salvage {aside}/orders-0 -o {aside}-salvaged/orders-0"
+    assert second.startswith("seglog read --json --from-offset 8 --to-offset 10 ")
+    assert second.endswith(f" {aside}-salvaged/orders-0 > orders-0.broker-1.jsonl")
+
+
+def test_what_no_producer_was_told_is_safe_is_written_to_a_file_before_its_broker_cuts_it(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 10, [0] * 8)
+    assigned(one, [1, 2], isr=[2])
+    report = report_of(one, two)
+    (verdict,) = report.partitions
+    assert losses(verdict, 2) == [(1, 8, 10, "beyond the end", "no")]
+    lines = list(step_lines(report))
+    read = "seglog read --json --from-offset 8 --to-offset 10"
+    written = f"{read} {one}/orders-0 > orders-0.broker-1.unacknowledged.jsonl"
+    (start,) = [number for number, line in enumerate(lines) if "start broker 1" in line]
+    assert lines.index(written) < start
+    assert not any(line.startswith(("cp ", "seglog replay")) for line in lines)
+
+
+def test_a_compacted_copy_that_is_cut_lacks_the_old_records_of_keys_whose_new_ones_are_cut(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 10, [0] * 10)
+    new = [batch(i, value=b"new") for i in range(4, 10)]
+    log_of(one).write_bytes(b"".join(new))  # its cleaner has dropped the first four
+    flip(log_of(one), 3, len(new[0]))
+    watermark(one, 9, "cleaner-offset-checkpoint")
+    verdict = verdict_of(one, two)
+    assert verdict.choice == 2
+    assert losses(verdict, 1)[-1] == (2, 0, 7, "compacted for what is lost", "perhaps")
+    flip(log_of(one), 3, len(new[0]))
+    assert not any("compacted" in cause for _, _, _, cause, _ in losses(verdict_of(one, two), 1))
+
+
 def test_batches_that_differ_within_an_epoch_are_said_but_not_where_a_cleaner_has_been(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 100, [0] * 100)
     data = [batch(i, value=b"other" if i == 60 else b"value") for i in range(100)]

@@ -34,6 +34,12 @@ def test_a_replica_in_sync_that_has_lost_acknowledged_records_since_is_not_in_sy
     assert order(candidate(1, 55), never, metadata=Metadata(1, 2, [1])) == [1, 2]
 
 
+def test_a_replica_in_sync_whose_start_cuts_it_below_its_own_high_watermark_is_not_in_sync() -> None:
+    cut, whole = candidate(1, 60, high_watermark=85), candidate(2, 80, high_watermark=50)
+    assert order(cut, whole, metadata=Metadata(1, 2, [1])) == [2, 1]
+    assert order(candidate(1, 85, high_watermark=85), whole, metadata=Metadata(1, 2, [1])) == [1, 2]
+
+
 def test_of_one_epoch_the_fewest_acknowledged_offsets_missing_then_the_longest_then_the_least_damaged() -> None:
     damaged = candidate(1, 90, holes=((10, 20),), high_watermark=80)
     assert order(damaged, candidate(2, 85)) == [2, 1]
