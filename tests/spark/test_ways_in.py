@@ -65,7 +65,7 @@ def test_spark_submit_runs_from_a_zip_when_the_source_is_registered(logs, tmp_pa
             archive.write(path, path.relative_to(ROOT / "core"))
     job = script(
         tmp_path,
-        "from seglog_ask.spark import SeglogDataSource",
+        "from seglog.spark import SeglogDataSource",
         f"spark = SparkSession.builder{QUIET}.getOrCreate()",
         "spark.dataSource.register(SeglogDataSource)",
         COUNT,
@@ -145,4 +145,4 @@ def test_an_executor_without_the_package_is_said_in_one_sentence(logs, tmp_path)
     assert done.returncode == 13, done.stderr[-3000:]
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
     assert "an executor has no seglog: install seglog[spark] there" in told
-    assert "No module named 'seglog'" in done.stdout
+    assert "No module named 'seglog_ask'" in done.stdout
