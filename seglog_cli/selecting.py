@@ -47,6 +47,7 @@ class Chosen(OptionGroup):
         Raises UsageError if no record can be between the bounds.
         """
         from seglog.model import Isolation as Level
+        from seglog.scan.key_set import KeySet
         from seglog.scan.selection import Selection
 
         for options, first, end in (
@@ -63,7 +64,7 @@ class Chosen(OptionGroup):
             self.since,
             self.until,
             getattr(self, "producer_id", None),
-            None if self.key is None else os.fsencode(self.key),
+            None if self.key is None else KeySet([os.fsencode(self.key)]),
             labelled("--isolation", isolation if self.isolation is None else self.isolation, Level),
             contained,
         )

@@ -175,7 +175,8 @@ def _selection(
     session: Session, keys: list[str] | None, keys_from: Path | None, offsets_from: Path | None
 ) -> RecordsToErase:
     """Returns what the options select. Raises UsageError unless one kind is given, InputError for a bad line."""
-    from seglog.redaction.selection import KeySet, RecordsToErase, read_keys, read_offsets
+    from seglog.redaction.selection import RecordsToErase, read_keys, read_offsets
+    from seglog.scan.key_set import KeySet
 
     if (bool(keys) or keys_from is not None) == (offsets_from is not None):
         raise UsageError("say which records: --key or --keys-from, or --offsets-from")

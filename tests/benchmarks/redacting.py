@@ -24,7 +24,8 @@ from seglog.configuration.keys import LogConfig
 from seglog.redaction.applying import apply_found
 from seglog.redaction.finding import FoundRecords, SearchOrder, find_records
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.selection import KeySet, PartitionSelection
+from seglog.scan.key_set import KeySet
+from seglog.scan.selection import Selection
 from seglog.storage.local import LocalFileSystem
 from tests.support.open_logs import opened_log
 
@@ -69,7 +70,7 @@ def measured(directory: Path, codec: str, records: int) -> None:
     make_log(partition, codec, records)
 
     def order(keys: list[bytes]) -> SearchOrder:
-        return SearchOrder.of(log, PartitionSelection(KeySet(keys), None), Erasure())
+        return SearchOrder.of(log, Selection(keys=KeySet(keys)), Erasure())
 
     def find(keys: list[bytes]) -> FoundRecords:
         return find_records(FS, order(keys), lambda records, mask: None)

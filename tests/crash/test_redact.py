@@ -14,7 +14,8 @@ from seglog.model import Record
 from seglog.redaction.applying import apply_found
 from seglog.redaction.finding import FoundRecords, SearchOrder, find_records
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.selection import KeySet, PartitionSelection
+from seglog.scan.key_set import KeySet
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.open_logs import START_MS, opened_log
@@ -22,7 +23,7 @@ from tests.support.open_logs import START_MS, opened_log
 pytestmark = pytest.mark.slow  # the power is cut at every change
 
 SECRET = b"what the customer wants forgotten"
-SELECTION = PartitionSelection(KeySet([b"k3"]), None)
+SELECTION = Selection(keys=KeySet([b"k3"]))
 
 
 def opened(folder: Path, fs: FileSystem | None, *, clean: bool = True) -> Log:

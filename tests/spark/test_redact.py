@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 import seglog
@@ -13,8 +12,10 @@ from seglog.clock import SystemClock
 from seglog.errors import CorruptRecordError
 from seglog.operations.redact import RedactionReport, RedactionRequest, redaction
 from seglog.operations.workspace import Workspace
-from seglog.redaction.selection import KeySet, RecordsToErase
+from seglog.redaction.selection import RecordsToErase
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import resolve_paths
+from seglog.scan.offset_set import OffsetSet
 from seglog_ask.spark.redacting import searching
 from tests.support import fixtures
 
@@ -44,8 +45,8 @@ def test_files_and_report_are_those_of_one_machine(spark: SparkSession, tmp_path
         found = on_spark(spark, logs[1], RecordsToErase(KeySet(KEYS)))
     else:
         alone = seglog.redact(logs[0], offsets=offsets, replicas=1, verify=True)
-        arrays = {key: np.array(each, dtype=np.int64) for key, each in offsets.items()}
-        found = on_spark(spark, logs[1], RecordsToErase(offsets=arrays))
+        sets = {key: OffsetSet(each) for key, each in offsets.items()}
+        found = on_spark(spark, logs[1], RecordsToErase(offsets=sets))
     assert found.complete and alone.complete and found.files
     names = [[(file.path.parent.name, file.path.name, file.digest_after) for file in r.files] for r in (alone, found)]
     assert names[0] == names[1]

@@ -41,6 +41,7 @@ from seglog.look.inspect.statistics import log_statistics
 from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.selection import Selection
 from seglog.storage.local import LocalFileSystem
@@ -122,7 +123,8 @@ def lines(given: Input) -> None:
 
 def dumped(given: Input) -> None:
     chance = given.chance
-    selection = Selection(key=chance.choice((None, b"", b"\xff", b"key-1")))
+    key = chance.choice((None, b"", b"\xff", b"key-1"))
+    selection = Selection(keys=None if key is None else KeySet([key]))
     options = DumpOptions(
         chance.random() < 0.5, records=True, untrusted=True, base64=chance.random() < 0.2, selection=selection
     )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-import numpy as np
-
 from seglog.api.calling import public_verb
 from seglog.arguments import described, flag, integer, mapping, one_of, several, within
 from seglog.format.filenames import parse_topic_partition
@@ -27,8 +25,10 @@ from seglog.operations.workspace import (
     request_of,
     settings_of,
 )
-from seglog.redaction.selection import KeySet, RecordsToErase
+from seglog.redaction.selection import RecordsToErase
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import resolve_paths
+from seglog.scan.offset_set import OffsetSet
 
 Offsets = Mapping[TopicPartition | str, Iterable[int]]
 
@@ -161,5 +161,5 @@ def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Records
         if key is None:
             raise ValueError(f"offsets: {name!r} is not of the form topic-partition")
         listed = several("offsets", numbers, "a mapping from partitions to iterables of integers")
-        chosen[key] = np.unique([within("offsets", integer("offsets", each), 0, INT64_MAX) for each in listed])
-    return RecordsToErase(offsets={key: each.astype(np.int64) for key, each in chosen.items() if len(each)})
+        chosen[key] = OffsetSet(within("offsets", integer("offsets", each), 0, INT64_MAX) for each in listed)
+    return RecordsToErase(offsets={key: each for key, each in chosen.items() if len(each)})

@@ -23,6 +23,7 @@ from seglog.operations.workspace import (
     optional_size,
     optional_time,
 )
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import resolve_paths
 from seglog.scan.selection import Selection
 from seglog.verification.verify import Verification, VerifyOptions
@@ -175,7 +176,7 @@ def diff(
         since,
         until,
         optional_integer("producer_id", producer_id),
-        None if key is None else instance("key", key, bytes, "bytes"),
+        None if key is None else KeySet([instance("key", key, bytes, "bytes")]),
         default if isolation is None else member(Isolation, isolation, "isolation"),
     )
     options = ViewOptions(memory, selection, 10_000 if most is None else most)

@@ -19,7 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS
-from seglog.format.decoder import WRONG_CHECKSUM
+from seglog.format.decoder import WRONG_CHECKSUM, control_batches
 from seglog.log.producer_state import Marker, read_markers
 from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
@@ -78,7 +78,7 @@ class CoordinatorReplay:
         if not len(batches):
             return
         self._count_missing(batches)
-        control = (batches["magic"] >= 2) & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
+        control = control_batches(batches)
         begin = 0
         for at in np.flatnonzero(control).tolist():
             self._data(step, batches[begin:at], path)

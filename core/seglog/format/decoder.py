@@ -86,6 +86,12 @@ def _library_checksums(data: np.ndarray, batches: np.ndarray, file_position: int
         out[i] = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : end]) if inside else -1
 
 
+def control_batches(batches: np.ndarray) -> np.ndarray:
+    """Returns which batches (rows of layout.BATCH) are control batches, which no consumer gets (bool)."""
+    control: np.ndarray = (batches["magic"] >= 2) & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
+    return control
+
+
 def checksums_match(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
     """Returns True for each batch whose stored checksum equals the computed one."""
     matching: np.ndarray = checksums(data, batches, file_position) == batches["crc"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,12 +120,7 @@ class SegmentPlaces:
         """Returns a place at or before the first batch that reaches `offset`."""
         if offset <= self.base_offset or self._offsets is None:
             return Place()
-        entries = self._offsets.entries_to(offset)
-        nearest = next(entries, None)
-        if nearest is None:
-            return Place()
-        with self.fs.open(self.log, "r") as file:
-            row = indexed_batch(file, self.size, self.base_offset, chain((nearest,), entries))
+        row = indexed_batch(self.fs, self.log, self.size, self.base_offset, self._offsets.entries_to(offset))
         return Place() if row is None else Place(int(row["position"][0]), int(row["base_offset"][0]))
 
     def start_of_time(self, timestamp: int) -> Place:

@@ -21,8 +21,8 @@ replaced or deleted since, they continue on the newer view.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -35,13 +35,13 @@ from seglog import layout
 from seglog.arguments import integer, within
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.control import ControlRecordError, parse_control_type
-from seglog.format.decoder import scan_batches, wrong_checksum
+from seglog.format.decoder import control_batches, scan_batches, wrong_checksum
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.read_order import Disorder, Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segments import LogView, collect_aborted
 from seglog.log.unreadable import Unreadable, no_batch, unreadable_at
-from seglog.model import ControlType, Isolation, Record, member
+from seglog.model import Isolation, Record, member
+from seglog.scan.hidden_transactions import HiddenTransactions
 from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan, find_batch
 from seglog.storage.filesystem import File
 
@@ -124,18 +124,17 @@ class FetchResult:
         for a wrong checksum and InvalidRecordError for a batch that cannot be decoded, after the records before it.
         """
         seen = SeenOffsets(self.offset, self.ranges_before) if seen is None else seen
-        aborted = _AbortedBatches(self.aborted_transactions)
         for chunk in self._chunks():
             valid = chunk.checksums_valid()
             good = len(valid) if valid.all() else int(np.argmin(valid))
             if good:
-                yield from self._decoded(replace(chunk, batches=chunk.batches[:good]), seen, aborted)
+                yield from self._decoded(replace(chunk, batches=chunk.batches[:good]), seen)
             if good < len(valid):
                 raise wrong_checksum(chunk.path, chunk.batches[good])
 
-    def _decoded(self, chunk: Chunk, seen: SeenOffsets, aborted: _AbortedBatches) -> Iterator[Records]:
+    def _decoded(self, chunk: Chunk, seen: SeenOffsets) -> Iterator[Records]:
         """Yields the visible records of a chunk of good batches, up to one that cannot be decoded."""
-        visible = self._visible(chunk, aborted)
+        visible = self._visible(chunk.batches)
         new = seen.take(chunk.batches, chunk.records, chunk.path)
         if new is not None:
             visible &= new.shown
@@ -183,49 +182,18 @@ class FetchResult:
         """The byte position after the last whole batch."""
         return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else self.position
 
-    def _visible(self, chunk: Chunk, aborted: _AbortedBatches) -> np.ndarray:
+    @cached_property
+    def _aborted(self) -> HiddenTransactions:
+        return HiddenTransactions(
+            (entry.producer_id, entry.first_offset, entry.last_offset) for entry in self.aborted_transactions
+        )
+
+    def _visible(self, batches: np.ndarray) -> np.ndarray:
         """Returns which batches hold records for this reader (bool): neither control batches nor aborted ones."""
-        batches = chunk.batches
-        v2 = batches["magic"] >= 2
-        control = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
-        visible: np.ndarray = ~control & (batches["last_offset"] >= self.offset)
+        visible: np.ndarray = ~control_batches(batches) & (batches["last_offset"] >= self.offset)
         if self.aborted_transactions:
-            visible &= ~aborted.among(chunk, control)
+            visible &= ~self._aborted.mask(batches)
         return visible
-
-
-class _AbortedBatches:
-    """Finds the batches of aborted transactions, as a consumer does (specification §9.2)."""
-
-    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
-        self._waiting = sorted(transactions, key=lambda entry: entry.first_offset, reverse=True)
-        self._producers: set[int] = set()
-
-    def among(self, chunk: Chunk, control: np.ndarray) -> np.ndarray:
-        """Returns which of the next batches are aborted (bool); `control` marks the control batches."""
-        batches, waiting, producers = chunk.batches, self._waiting, self._producers
-        dropped = np.zeros(len(batches), dtype=bool)
-        for i in np.flatnonzero((batches["magic"] >= 2) & (batches["producer_id"] >= 0)).tolist():
-            row = batches[i]
-            while waiting and waiting[-1].first_offset <= row["last_offset"]:
-                producers.add(waiting.pop().producer_id)
-            producer = int(row["producer_id"])
-            if control[i]:
-                if _is_abort(chunk, batches[i : i + 1]):
-                    producers.discard(producer)
-            elif producer in producers and int(row["attributes"]) & layout.TRANSACTIONAL_MASK:
-                dropped[i] = True
-        return dropped
-
-
-def _is_abort(chunk: Chunk, batch: np.ndarray) -> bool:
-    """True if a control batch holds an ABORT marker, which one emptied by the cleaner or a broken one does not."""
-    for part in chunk.records(batch):
-        if len(part):
-            with suppress(ControlRecordError):
-                return parse_control_type(part.key(0))[0] is ControlType.ABORT
-            return False
-    return False
 
 
 # --- fetching -------------------------------------------------------------------------------------------

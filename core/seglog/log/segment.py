@@ -17,8 +17,6 @@ A broker fails to start if a rebuilt index outgrows `segment.index.bytes`; here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -203,13 +201,8 @@ class LogSegment:
         """Returns the byte position at which a search for `offset` in the first `size` bytes (default: all) begins by
         the index, 0 if that tells none; `file` is the `.log` if it is open.
         """
-        entries = self.offset_index.entries_to(offset)
-        nearest = next(entries, None)
-        if nearest is None:
-            return 0
-        with nullcontext(file) if file is not None else self.fs.open(self.path, "r") as log:
-            stop = self.size if size is None else size
-            row = indexed_batch(log, stop, self.base_offset, chain((nearest,), entries))
+        entries, stop = self.offset_index.entries_to(offset), self.size if size is None else size
+        row = indexed_batch(self.fs, self.path, stop, self.base_offset, entries, file)
         return 0 if row is None else int(row["position"][0])
 
     # --- appending --------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ import numpy as np
 
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import wrong_checksum
+from seglog.format.decoder import control_batches, wrong_checksum
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.selection import PartitionSelection
 from seglog.scan.segment_scan import Chunk, EndReason
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 
 Met = Callable[[Records, np.ndarray], None]  # columns, and which of their records are to be erased
@@ -82,11 +82,11 @@ class SearchOrder:
     directory: Path
     topic_partition: TopicPartition
     segments: tuple[tuple[int, int], ...]
-    selection: PartitionSelection
+    selection: Selection
     erasure: Erasure
 
     @classmethod
-    def of(cls, log: Log, selection: PartitionSelection, erasure: Erasure) -> SearchOrder:
+    def of(cls, log: Log, selection: Selection, erasure: Erasure) -> SearchOrder:
         """Returns the order for an open log."""
         segments = tuple((segment.base_offset, segment.size) for segment in log.segments)
         return cls(log.directory, log.topic_partition, segments, selection, erasure)
@@ -106,7 +106,7 @@ def find_records(fs: FileSystem, order: SearchOrder, met: Met) -> FoundRecords:
     already = searched = 0
     for i, (base_offset, size) in enumerate(order.segments):
         following = order.segments[i + 1][0] if i + 1 < len(order.segments) else None
-        if _is_outside(base_offset, following, order.selection):
+        if not order.selection.reaches(base_offset, None if following is None else following - 1):
             continue
         segment = LogSegment(fs, order.directory, base_offset)
         segment.size = min(segment.size, size)
@@ -119,7 +119,7 @@ def find_records(fs: FileSystem, order: SearchOrder, met: Met) -> FoundRecords:
 
 
 def find_in_segment(
-    segment: LogSegment, selection: PartitionSelection, erasure: Erasure, met: Met
+    segment: LogSegment, selection: Selection, erasure: Erasure, met: Met
 ) -> tuple[TouchedSegment, int]:
     """Returns the batches to rewrite in a segment, and the number of selected records that are erased already."""
     batches: list[TouchedBatch] = []
@@ -127,7 +127,7 @@ def find_in_segment(
     scan = segment.scan()
     for chunk in scan:
         _require_checksums(chunk)
-        rows = selection.may_be_in(chunk.batches)
+        rows = chunk.batches[selection.may_be_in(chunk.batches) & _has_records(chunk.batches)]
         for records in chunk.records(rows):
             _require_decoded(chunk.path, records)
             mask = selection.mask(records)
@@ -145,10 +145,10 @@ def find_in_segment(
     return TouchedSegment(segment.base_offset, segment.path, segment.size, _merged(batches)), already
 
 
-def _is_outside(base_offset: int, following: int | None, selection: PartitionSelection) -> bool:
-    """True if no selected offset can lie in a segment, judged by its name and the next one's."""
-    span = selection.span()
-    return span is not None and (span[1] < base_offset or (following is not None and span[0] >= following))
+def _has_records(batches: np.ndarray) -> np.ndarray:
+    """Returns which batches (bool) have records of producers: not those that a cleaner emptied, or of control."""
+    has_records: np.ndarray = ~control_batches(batches) & (batches["count"] != 0)
+    return has_records
 
 
 def _touched(records: Records, mask: np.ndarray) -> Iterator[TouchedBatch]:

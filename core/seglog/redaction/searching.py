@@ -23,8 +23,9 @@ from seglog.format.filenames import FileKind, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.redaction.rewriting import Erasure
 from seglog.redaction.searchable import Contents
-from seglog.redaction.selection import PartitionSelection, RecordsToErase
+from seglog.redaction.selection import RecordsToErase
 from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_is, count_text
 
@@ -253,7 +254,7 @@ class CopySearch:
                     reason = f"not all records of the batch at position {at} can be read"
         return count, first, reason if is_log else None
 
-    def _left(self, records: Records, selection: PartitionSelection) -> np.ndarray:
+    def _left(self, records: Records, selection: Selection) -> np.ndarray:
         mask = np.zeros(len(records), dtype=np.bool_)
         if selection.keys is None:
             mask |= self._identities.mask(records)

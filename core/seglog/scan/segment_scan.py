@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -366,14 +368,29 @@ def find_batch(chunks: Iterable[Chunk], offset: int) -> BatchPosition | None:
     return _place(before[0]) if before is not None and before["last_offset"][0] >= offset else None
 
 
-def indexed_batch(file: File, size: int, base_offset: int, entries: Iterable[tuple[int, int]]) -> np.ndarray | None:
+def indexed_batch(
+    fs: FileSystem,
+    path: Path,
+    size: int,
+    base_offset: int,
+    entries: Iterator[tuple[int, int]],
+    file: File | None = None,
+) -> np.ndarray | None:
     """Returns the batch (layout.BATCH, shape (1,)) at which a search begins by its segment's index: that of the first
     of the `entries` (offset, position) that is believed; None: the search begins at the file's start.
 
     The entries begin with the last one that does not pass the wanted offset and go back from there, so that damage to
     one batch does not cost a walk through all that lies before it. In all, no more bytes are read than such a walk
-    would read.
+    would read. `file` is the `.log` if it is open; without entries it is not opened.
     """
+    nearest = next(entries, None)
+    if nearest is None:
+        return None
+    with nullcontext(file) if file is not None else fs.open(path, "r") as log:
+        return _believed_batch(log, size, base_offset, chain((nearest,), entries))
+
+
+def _believed_batch(file: File, size: int, base_offset: int, entries: Iterable[tuple[int, int]]) -> np.ndarray | None:
     bytes_left = 0
     for offset, position in entries:
         if not 0 < position < size:

@@ -17,6 +17,7 @@ from seglog.operations.workspace import (
     warn,
     workspace_of,
 )
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import resolve_paths
 from seglog.scan.selection import Selection
 from seglog_ask.api.valuing import values_of
@@ -86,7 +87,7 @@ def export(
         optional_time("since_ms", since_ms, work.clock),
         optional_time("until_ms", until_ms, work.clock),
         optional_integer("producer_id", producer_id),
-        None if key is None else instance("key", key, bytes, "bytes"),
+        None if key is None else KeySet([instance("key", key, bytes, "bytes")]),
         member(Isolation, isolation, "isolation"),
     )
     options = ExportOptions(

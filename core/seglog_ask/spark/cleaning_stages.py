@@ -40,6 +40,7 @@ from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleanerOptions, CleaningRound
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
+from seglog.format.decoder import control_batches
 from seglog.format.log_manifest import ManifestSegment
 from seglog.kernels import filter_slots
 from seglog.log.segments import collect_aborted
@@ -132,7 +133,7 @@ def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Ite
             check_chunk(chunk)
             is_dirty = chunk.batches["last_offset"] >= plan.first_mapped_offset
             skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty
-            control = (chunk.batches["magic"] >= 2) & (chunk.batches["attributes"] & layout.CONTROL_MASK != 0)
+            control = control_batches(chunk.batches)
             for keys in clean.add(chunk, control, is_dirty):
                 yield from by_reducer(CLEAN, number, keys, *exchange)
             if is_dirty.any():

@@ -147,8 +147,8 @@ def chosen_rows(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
     ):
         conditions += [] if first is None else [pc.greater_equal(values, first)]
         conditions += [] if end is None else [pc.less(values, end)]
-    if selection.key is not None:
-        conditions.append(pc.fill_null(pc.equal(batch.column("key"), pa.scalar(selection.key, pa.binary())), False))
+    if selection.keys is not None:
+        conditions.append(pc.is_in(batch.column("key"), pa.array(list(selection.keys), pa.binary())))
     return batch.filter(reduce(pc.and_, conditions)) if conditions else batch
 
 

@@ -26,13 +26,17 @@ from seglog.format.columns import Records
 from seglog.kernels import gather
 from seglog.model import NO_TIMESTAMP, TimestampType, TopicPartition
 from seglog_ask.table.schema import Field, arrow_schema, headers_type
-from seglog_ask.table.where import TIMESTAMPS
 
 BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20
 
 HEADERS_TYPE = headers_type()
 _TEXT_HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])))
+
+# The epoch milliseconds that columns of time have: from -260000-01-01 to +260000-01-01. Kafka's have 64 bits, and
+# producers that send nanoseconds or Long.MAX_VALUE use them; engines have 64 bits of microseconds, to the year 294247,
+# and fail near the ends of these (DuckDB's date_trunc from -290308 on), or sooner (Polars has the years to 262142).
+TIMESTAMPS = range(-8_266_974_739_200_000, 8_142_640_300_800_000 + 1)
 
 _PLAIN = {  # columns of all records of a batch alike: those of `layout.BATCH`
     "producer_id": np.int64,
@@ -96,7 +100,7 @@ class Part:
 
     def note_distant(self, stamps: np.ndarray) -> None:
         """Notes the first of the records' timestamps that is not in TIMESTAMPS."""
-        beyond = (stamps < TIMESTAMPS.first) | (stamps >= TIMESTAMPS.stop)
+        beyond = (stamps < TIMESTAMPS.start) | (stamps >= TIMESTAMPS.stop)
         if self.place.distant is None and beyond.any():
             row = int(beyond.argmax())
             offset = int(self.records.rows["offset"][row])
@@ -381,7 +385,7 @@ def _as_text(array: pa.Array, errors: str) -> pa.Array:
 
 def held(milliseconds: np.ndarray) -> np.ndarray:
     """Returns epoch milliseconds, those before and after TIMESTAMPS as its first and last ones."""
-    nearest: np.ndarray = np.clip(milliseconds, TIMESTAMPS.first, TIMESTAMPS.stop - 1)
+    nearest: np.ndarray = np.clip(milliseconds, TIMESTAMPS.start, TIMESTAMPS.stop - 1)
     return nearest
 
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from seglog import layout
 from seglog.errors import UnsupportedError
 from seglog.escaping import plain_text
 from seglog.format.columns import Records, Side
+from seglog.format.decoder import control_batches
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.look.dump.render_records import render_records
 from seglog.model import NO_TIMESTAMP, TopicPartition
@@ -188,8 +188,7 @@ class _Reader:
     def _of_piece(self, step: WalkedEntries, source: Source) -> Iterator[Records]:
         path = source.path
         good = _wanted(step, source)
-        shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
-        shown &= source.committed(good)
+        shown = ~control_batches(good) & source.committed(good)
         news = self._seen.take(good, step.records, path)
         if news is not None:
             shown &= news.shown

@@ -26,10 +26,11 @@ from typing import Any, Literal, TypeVar
 from seglog.errors import ConfigError, IncompleteError
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Isolation, TopicPartition
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.units import parse_integer, parse_size
 from seglog_ask.table.schema import RECORDS, columns_of
 from seglog_ask.table.shown_as import AS_THEY_ARE, ShownAs, shown_as_of
-from seglog_ask.table.where import EVERYTHING, Where, parse_where
+from seglog_ask.table.where import parse_where
 from seglog_stores.remote.settings import KNOWN, StoreSettings
 
 _logger = logging.getLogger("seglog_ask.table.options")
@@ -175,7 +176,7 @@ class ReadOptions:
     verify_crc: bool
     on_corrupt: OnCorrupt
     store: StoreSettings
-    where: Where
+    where: Selection
     tier: TierNames
     shown_as: ShownAs = AS_THEY_ARE
     to_skip: str = "onCorrupt=skip"

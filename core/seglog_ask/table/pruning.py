@@ -20,6 +20,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +30,11 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from seglog.layout import INT32_MAX, INT64_MAX
-from seglog_ask.table.columns import outputs_of, valid_text
+from seglog.scan.selection import Selection
+from seglog_ask.table.columns import TIMESTAMPS, outputs_of, valid_text
 from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.partition_log import PartitionLog, settled
 from seglog_ask.table.splits import OffsetRange, SegmentPiece, batch_range, pieces_of
-from seglog_ask.table.where import TIMESTAMPS
 
 PIECE_BYTES = 1 << 20
 
@@ -60,7 +62,7 @@ class Question:
         """True if the filter may depend on one of these columns."""
         return any(name in self.mentioned for name in names)
 
-    def matching(self, guarantees: Sequence[pc.Expression]) -> list[int]:
+    def matching(self, guarantees: Sequence[Selection]) -> list[int]:
         """Returns the indexes of the guarantees that the filter does not contradict, ascending."""
         names = [str(i) for i in range(len(guarantees))]
         fragments = ds.FileSystemDataset.from_paths(
@@ -68,7 +70,7 @@ class Question:
             schema=self._schema,
             format=ds.IpcFileFormat(),
             filesystem=LocalFileSystem(),
-            partitions=list(guarantees),
+            partitions=list(map(_expression, guarantees)),
         )
         return sorted(int(fragment.path) for fragment in fragments.get_fragments(self.condition))
 
@@ -93,51 +95,54 @@ def _pieces(log: PartitionLog, question: Question, options: ReadOptions) -> Iter
     if question.mentions("offset", "timestamp"):
         with_times = question.mentions("timestamp")
         chosen = [i for i in log.chosen if log.end_of(i) > wanted.first and log.names[i].base_offset < wanted.stop]
-        place = _of_partition(log)
-        guarantees = [_of_segment(log, i, place, wanted, options, with_times=with_times) for i in chosen]
+        guarantees = [_of_segment(log, i, wanted, options, with_times=with_times) for i in chosen]
         segments = {chosen[k] for k in question.matching(guarantees)}
     for piece in pieces_of(log, wanted, options, segments):
         is_cut = segments is not None and options.on_corrupt == "fail" and piece.bytes > PIECE_BYTES
         yield from _matching_runs(log, piece, question) if is_cut else [piece]
 
 
-# --- guarantees -----------------------------------------------------------------------------------------------
+# --- guarantees: what each record in a place is known to meet -------------------------------------------------
 
 
-def _of_partition(log: PartitionLog) -> pc.Expression:
+def _of_partition(log: PartitionLog) -> Selection:
     key = log.topic_partition
-    topic = pc.field("topic") == pa.scalar(valid_text(key.topic))
-    return topic & (pc.field("partition") == pa.scalar(key.partition, pa.int32()))
+    return Selection(topics=frozenset((key.topic,)), partitions=frozenset((key.partition,)))
 
 
 def _of_segment(
-    log: PartitionLog,
-    index: int,
-    place: pc.Expression,
-    wanted: OffsetRange,
-    options: ReadOptions,
-    *,
-    with_times: bool,
-) -> pc.Expression:
+    log: PartitionLog, index: int, wanted: OffsetRange, options: ReadOptions, *, with_times: bool
+) -> Selection:
     base, stop = log.names[index].base_offset, log.end_of(index)
     first = max(base, wanted.first)
     if options.on_corrupt == "skip":
         stop = base + INT32_MAX + 1
     largest = log.largest_timestamp(index) if with_times else None
-    return _guarantee(place, first, max(min(stop, wanted.stop), first), largest)
+    return _within(log, first, max(min(stop, wanted.stop), first), largest)
 
 
-def _guarantee(place: pc.Expression, first: int, stop: int, largest: int | None) -> pc.Expression:
-    """Guarantees offsets from `first` to `stop` (exclusive; INT64_MAX: no end is known), and timestamps up to `largest`
+def _within(log: PartitionLog, first: int, stop: int, largest: int | None) -> Selection:
+    """Offsets from `first` to `stop` (exclusive; INT64_MAX: no end is known), and timestamps up to `largest`
     (None: any).
     """
-    found = place & (pa.scalar(first, pa.int64()) <= _OFFSET)
-    if stop < INT64_MAX:
-        found &= pa.scalar(stop, pa.int64()) > _OFFSET
-    if largest is not None:
-        nearest = min(max(largest, TIMESTAMPS.first), TIMESTAMPS.stop - 1)  # as columns show it
-        found &= (pa.scalar(nearest, _MILLISECONDS) >= _TIMESTAMP) | _TIMESTAMP.is_null()
-    return found
+    end, time_end = None if stop == INT64_MAX else stop, None if largest is None else largest + 1
+    return _of_partition(log).within(Selection(first, end, end_timestamp=time_end))
+
+
+def _expression(guarantee: Selection) -> pc.Expression:
+    """Returns a guarantee (of one partition) as columns show it: a timestamp of -1 is null, one beyond TIMESTAMPS the
+    nearest.
+    """
+    known = [pc.field("topic") == pa.scalar(valid_text(topic)) for topic in guarantee.topics or ()]
+    known += [pc.field("partition") == pa.scalar(number, pa.int32()) for number in guarantee.partitions or ()]
+    if guarantee.first_offset is not None:
+        known.append(pa.scalar(guarantee.first_offset, pa.int64()) <= _OFFSET)
+    if guarantee.end_offset is not None:
+        known.append(pa.scalar(guarantee.end_offset, pa.int64()) > _OFFSET)
+    if guarantee.end_timestamp is not None:
+        nearest = min(max(guarantee.end_timestamp - 1, TIMESTAMPS.start), TIMESTAMPS.stop - 1)
+        known.append((pa.scalar(nearest, _MILLISECONDS) >= _TIMESTAMP) | _TIMESTAMP.is_null())
+    return reduce(and_, known)
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------
@@ -157,10 +162,7 @@ def _matching_runs(log: PartitionLog, piece: SegmentPiece, question: Question) -
     largest: list[int | None] = [None] * len(stops)
     if question.mentions("timestamp"):
         largest = places.largest_timestamps(stops, log.largest_timestamp(index))
-    place = _of_partition(log)
-    guarantees = [
-        _guarantee(place, first, stop, time) for first, stop, time in zip(firsts, stops, largest, strict=True)
-    ]
+    guarantees = [_within(log, *known) for known in zip(firsts, stops, largest, strict=True)]
     runs = _runs(question.matching(guarantees))
     bounds: dict[int, tuple[int, int]] = {0: (piece.start, piece.share[0]), len(stops): (piece.end, piece.next_offset)}
     for at in {end for run in runs for end in run} - set(bounds):

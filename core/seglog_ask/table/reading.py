@@ -16,18 +16,20 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from seglog import layout
 from seglog.errors import GONE, NotALogError, RefusedError
-from seglog.format.decoder import WRONG_CHECKSUM
+from seglog.format.decoder import WRONG_CHECKSUM, control_batches
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.log.places import SegmentPlaces
 from seglog.remote_path import RemotePath
+from seglog.scan.hidden_transactions import HiddenTransactions
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
@@ -358,23 +360,15 @@ def _lost(piece: SegmentPiece, first: int, stop: int, why: str, options: ReadOpt
 # --- batches --------------------------------------------------------------------------------------------------
 
 
-def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) -> np.ndarray:
-    """Returns a mask of the batches that no consumer sees: control batches and those of aborted transactions.
+def shown(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
+    """Returns the batches of a piece that a consumer sees: without control batches and aborted transactions."""
+    rows: np.ndarray = batches[~(control_batches(batches) | _hidden(piece.aborted).mask(batches))]
+    return rows
 
-    A batch belongs to an aborted transaction if it is transactional, of the same producer, and between the
-    transaction's first offset and its marker (Kafka's consumer works this out step by step; specification §9.2).
-    """
-    v2 = batches["magic"] >= 2
-    hidden: np.ndarray = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
-    if not aborted or not len(batches):
-        return hidden
-    transactional = v2 & ((batches["attributes"] & layout.TRANSACTIONAL_MASK) != 0)
-    first, last = int(batches["base_offset"].min()), int(batches["last_offset"].max())
-    for producer, begins, marker in aborted:
-        if marker >= first and begins <= last:
-            inside = (batches["base_offset"] >= begins) & (batches["base_offset"] <= marker)
-            hidden |= transactional & inside & (batches["producer_id"] == producer)
-    return hidden
+
+@lru_cache(maxsize=16)
+def _hidden(aborted: tuple[tuple[int, int, int], ...]) -> HiddenTransactions:
+    return HiddenTransactions(aborted)
 
 
 def _disorder(piece: SegmentPiece, batches: np.ndarray, reached: int) -> Iterator[Damage]:

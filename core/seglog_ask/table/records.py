@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.layout import INT64_MAX
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.damage import CONTENTS, Damage, damage_at, handle
 from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.reading import Batches, not_shown, walk_piece
+from seglog_ask.table.reading import Batches, shown, walk_piece
 from seglog_ask.table.splits import SegmentPiece
-from seglog_ask.table.where import ALL, Range
 
 OnDamage = Callable[[Damage, ReadOptions], None]
 
@@ -34,34 +33,30 @@ def placed_records(
         if isinstance(step, Damage):
             on_damage(step, options)
             continue
-        for part in decoded(step, options.where.timestamp):
+        for part in decoded(step, options.where):
             if isinstance(part, Damage):
                 on_damage(part, options)
             elif len(part):
                 yield step.piece.path, part
 
 
-def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
-    """Yields the visible records of good batches within the wanted offsets and times, and undecodable batches."""
+def decoded(step: Batches, where: Selection = EVERYTHING) -> Iterator[Records | Damage]:
+    """Yields the visible records of good batches within the wanted offsets and times, and undecodable batches.
+
+    The offsets of `where` are those of the piece already.
+    """
     piece = step.piece
-    is_whole = piece.first_offset <= piece.base_offset and piece.stop_offset == INT64_MAX
-    batches = step.batches[~not_shown(step.batches, piece.aborted)]
-    if times != ALL:
-        batches = batches[~_older(batches, times.first)]
+    if piece.first_offset > piece.base_offset or piece.stop_offset < INT64_MAX:
+        where = replace(where, first_offset=piece.first_offset, end_offset=piece.stop_offset)
+    batches = shown(step.batches, piece)
+    if where.first_timestamp is not None:
+        batches = batches[where.may_be_in(batches)]
     for records in step.walked.records(batches):
-        rows = records.rows
         for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
             yield damage_at(piece, records.batches[i], CONTENTS, STATUS_REASONS[int(records.status[i])])
         if records.status.any():
-            rows = rows[records.status[rows["batch"]] == 0]
-        if len(rows) and not is_whole:
-            offsets = rows["offset"]
-            if offsets.min() < piece.first_offset or offsets.max() >= piece.stop_offset:
-                rows = rows[(offsets >= piece.first_offset) & (offsets < piece.stop_offset)]
-        if times != ALL and len(rows):
-            stamps = rows["timestamp"]
-            rows = rows[(stamps >= times.first) & (stamps < times.stop)]
-        yield Records(records.arena, rows, records.batches, records.status)
+            records = replace(records, rows=records.rows[records.status[records.rows["batch"]] == 0])
+        yield Records(records.arena, where.rows_of(records), records.batches, records.status)
 
 
 def counted(
@@ -75,7 +70,7 @@ def counted(
         if isinstance(step, Damage):
             on_damage(step, options)
             continue
-        batches = step.batches[~not_shown(step.batches, step.piece.aborted)]
+        batches = shown(step.batches, step.piece)
         first, last, count = batches["base_offset"], batches["last_offset"], batches["count"].astype(np.int64)
         tells = (batches["magic"] >= 2) & (count >= 0) & (count <= last - first + 1)
         tells &= (first >= step.piece.first_offset) & (last < step.piece.stop_offset)
@@ -85,14 +80,3 @@ def counted(
                 on_damage(part, options)
             else:
                 yield step.piece.path, len(part)
-
-
-def _older(batches: np.ndarray, timestamp: int) -> np.ndarray:
-    """Returns a mask of the batches that hold only older records, by their headers.
-
-    A wrapper of magic 0 or 1 has whatever timestamp its producer gave it, unless the broker set it (log append time).
-    """
-    attributes = batches["attributes"]
-    is_wrapper = (batches["magic"] < 2) & ((attributes & layout.CODEC_MASK) != 0)
-    known: np.ndarray = ~is_wrapper | ((attributes & layout.TIMESTAMP_TYPE_MASK) != 0)
-    return known & (batches["max_timestamp"] < timestamp)

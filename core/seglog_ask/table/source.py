@@ -46,7 +46,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Distant:
-    """Timestamps that no column of time holds (`table.where.TIMESTAMPS`): `first` is where one is; an empty text
+    """Timestamps that no column of time holds (`columns.TIMESTAMPS`): `first` is where one is; an empty text
     without any.
     """
 

@@ -38,13 +38,13 @@ from seglog.log.places import SegmentPlaces
 from seglog.model import Isolation
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.discovery import find_partitions
 from seglog_ask.table.files import StoredLog, where_stored
 from seglog_ask.table.options import EARLIEST, LATEST, OffsetRule, ReadOptions
 from seglog_ask.table.partition_log import Identity, PartitionLog, permitted, settled
 from seglog_ask.table.schema import SEGMENTS
-from seglog_ask.table.where import Where
 
 _logger = logging.getLogger("seglog_ask.table.splits")
 
@@ -149,7 +149,7 @@ def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
     return nearest
 
 
-def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str, where: Where) -> None:
+def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str, where: Selection) -> None:
     """Raises ConfigError if the rule names a partition that is not among these.
 
     Ignores partitions that `where` leaves out, as they were not searched for.
@@ -320,9 +320,10 @@ def pieces_of(
 
     `segments` are the indexes of the only segments to read, None for all.
     """
-    condition = options.where
-    to_the_end = wanted.to_the_end and condition.offset.stop > INT64_MAX and options.view != SEGMENTS
-    wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
+    where = options.where
+    to_the_end = wanted.to_the_end and where.end_offset is None and options.view != SEGMENTS
+    within = where.within(Selection(wanted.first, wanted.stop))
+    wanted = OffsetRange(within.first_offset or 0, wanted.stop if within.end_offset is None else within.end_offset)
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation == Isolation.READ_COMMITTED:
         aborted = log.aborted_transactions
@@ -332,7 +333,7 @@ def pieces_of(
             continue
         if segments is not None and i not in segments:
             continue
-        if condition.timestamp.first > 0 and log.is_older(i, condition.timestamp.first):
+        if where.first_timestamp is not None and where.first_timestamp > 0 and log.is_older(i, where.first_timestamp):
             continue
         piece = _piece(log, i, wanted)
         if options.view != SEGMENTS:

@@ -5,74 +5,32 @@
 It is SQL comparisons joined by AND; use a DataFrame's own filter for `<>`, OR and NOT. A timestamp is epoch
 milliseconds, or RFC 3339 in quotes. A condition is a filter, not a bound: it may mention offsets that the log does not
 hold. It keeps the rows that the DataFrame's own filter would keep: a record without a timestamp has -1, a millisecond
-before 1970. Only beyond the years that columns have (TIMESTAMPS) they differ: a condition compares the log's numbers.
+before 1970. Only beyond the years that columns have (`columns.TIMESTAMPS`) they differ: a condition compares the log's
+numbers.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from seglog.layout import INT64_MAX
-from seglog.model import TopicPartition
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.units import parse_time
 
 _TOKEN = re.compile(r"\s*(?:(<=|>=|<>|!=|[=<>(),])|'((?:[^']|'')*)'|(-?\d+)\b|([A-Za-z_]\w*))")
 _BELOW_MILLISECONDS = re.compile(r"\.\d{3}\d*[1-9]")
 _COLUMNS = ("topic", "partition", "offset", "timestamp")
-_LEAST, _STOP = -INT64_MAX - 1, INT64_MAX + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Integers from `first` to `stop` (exclusive)."""
-
-    first: int = _LEAST
-    stop: int = _STOP
-
-    def within(self, other: Range) -> Range:
-        """Returns the intersection."""
-        return Range(max(self.first, other.first), min(self.stop, other.stop))
-
-    def __contains__(self, number: int) -> bool:
-        return self.first <= number < self.stop
-
-
-ALL = Range()
-# The epoch milliseconds that columns of time have: from -260000-01-01 to +260000-01-01. Kafka's have 64 bits, and
-# producers that send nanoseconds or Long.MAX_VALUE use them; engines have 64 bits of microseconds, to the year 294247,
-# and fail near the ends of these (DuckDB's date_trunc from -290308 on), or sooner (Polars has the years to 262142).
-TIMESTAMPS = Range(-8_266_974_739_200_000, 8_142_640_300_800_000 + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A condition. `topics` and `partitions` are sets, None for any; the others are ranges (timestamps in ms)."""
-
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-    partition: Range = ALL
-    offset: Range = ALL
-    timestamp: Range = ALL
-
-    def chooses(self, key: TopicPartition) -> bool:
-        """True if records of this partition can meet it."""
-        chosen = self.partitions is None or key.partition in self.partitions
-        return chosen and key.partition in self.partition and (self.topics is None or key.topic in self.topics)
-
-
-EVERYTHING = Where()
-
-
-def parse_where(text: str) -> Where:
+def parse_where(text: str) -> Selection:
     """Parses a condition. ValueError gives the position of the error and what is legal there."""
     parser = _Parser(text)
-    found = EVERYTHING
+    where = EVERYTHING
     while True:
-        found = parser.comparison(found)
+        where = parser.comparison(where)
         if parser.ended:
-            return found
+            return where
         parser.take("AND")
 
 
@@ -84,7 +42,7 @@ class _Parser:
     def ended(self) -> bool:
         return not self._text[self._place :].strip()
 
-    def comparison(self, where: Where) -> Where:
+    def comparison(self, where: Selection) -> Selection:
         column = str(self._next("word")).lower()
         if column not in _COLUMNS:
             self._fail(f"there is no column {column!r}; columns are {', '.join(_COLUMNS)}")
@@ -113,30 +71,27 @@ class _Parser:
             self._fail(") was expected")
         return found
 
-    def _narrowed(self, where: Where, column: str, operator: str, first: int | str, last: int | str = "") -> Where:
+    def _narrowed(
+        self, where: Selection, column: str, operator: str, first: int | str, last: int | str = ""
+    ) -> Selection:
         if isinstance(first, str):
             return self._chosen(where, column, [first]) if operator == "=" else self._fail("a topic is compared with =")
-        wanted = {
-            "=": Range(first, first + 1),
-            "<": Range(stop=first),
-            "<=": Range(stop=first + 1),
-            ">": Range(first + 1),
-            ">=": Range(first, last + 1 if isinstance(last, int) else _STOP),
-        }[operator]
+        begin = {"<": None, "<=": None, ">": first + 1}.get(operator, first)
+        end = {"=": first + 1, "<": first, "<=": first + 1}.get(operator)
+        end = last + 1 if isinstance(last, int) else end
         if column == "partition":
-            return replace(where, partition=where.partition.within(wanted))
+            stop = INT32_MAX + 1 if end is None else end
+            return where.within(Selection(partitions=range(max(begin or 0, 0), stop)))
         if column == "offset":
-            return replace(where, offset=where.offset.within(wanted))
-        return replace(where, timestamp=where.timestamp.within(wanted))
+            return where.within(Selection(first_offset=begin, end_offset=end))
+        return where.within(Selection(first_timestamp=begin, end_timestamp=end))
 
-    def _chosen(self, where: Where, column: str, values: list[int | str]) -> Where:
+    def _chosen(self, where: Selection, column: str, values: list[int | str]) -> Selection:
         if column == "topic":
-            topics = frozenset(map(str, values))
-            return replace(where, topics=topics if where.topics is None else where.topics & topics)
+            return where.within(Selection(topics=frozenset(map(str, values))))
         if column != "partition":
             self._fail(f"IN is for topic and partition; {column} takes =, <, <=, >, >= and BETWEEN")
-        numbers = frozenset(value for value in values if isinstance(value, int))
-        return replace(where, partitions=numbers if where.partitions is None else where.partitions & numbers)
+        return where.within(Selection(partitions=frozenset(value for value in values if isinstance(value, int))))
 
     def _literal(self, column: str) -> int | str:
         value = self._next("text", "number")
@@ -161,7 +116,7 @@ class _Parser:
         return self._fail(f"{' or '.join(kinds)} was expected")
 
     def _number(self, text: str) -> int:
-        if len(text) > 20 or not _LEAST <= int(text) <= INT64_MAX:
+        if len(text) > 20 or not -INT64_MAX - 1 <= int(text) <= INT64_MAX:
             self._fail("that number does not fit 64 bits")
         return int(text)
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seglog import layout
 from seglog.escaping import json_value
 from seglog.format.columns import SIDES, Records, Side
 from seglog.format.control import ControlRecordError
+from seglog.format.decoder import control_batches
 from seglog.model import Header
 from seglog_ask.values import schemas as kinds
 from seglog_ask.values.frames import (
@@ -299,9 +299,7 @@ def _plain_texts(decode: Callable[[bytes], Text], values: Sequence[bytes]) -> li
 
 def are_control(records: Records) -> np.ndarray:
     """Returns a mask of the control records, which no producer wrote."""
-    batches = records.batches
-    of_batches = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
-    control: np.ndarray = of_batches[records.rows["batch"]]
+    control: np.ndarray = control_batches(records.batches)[records.rows["batch"]]
     return control
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from seglog import layout
+from seglog.format.decoder import control_batches
 
 DIGEST_BITS = 48  # so that every reader of JSON keeps a digest exactly
 _FINE_MARKS = 256
@@ -221,7 +222,7 @@ def mixed(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
 def _record_counts(rows: np.ndarray) -> np.ndarray:
     """Returns the records of each batch; markers of transactions are none. A legacy entry has at least one."""
     counts = np.where(rows["magic"] >= 2, rows["count"], np.maximum(rows["count"], 1)).astype(np.int64)
-    return np.where((rows["magic"] >= 2) & (rows["attributes"] & layout.CONTROL_MASK != 0), 0, np.maximum(counts, 0))
+    return np.where(control_batches(rows), 0, np.maximum(counts, 0))
 
 
 def _smallest(times: np.ndarray) -> int:

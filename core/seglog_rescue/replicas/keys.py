@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog import layout
+from seglog.format.decoder import control_batches
 from seglog.kernels import row_keys
 from seglog.scan.log_walk import WalkedEntries
 from seglog.verification.unsettled import Unsettled
@@ -101,12 +102,11 @@ class NewestRecords:
 
     def _counts(self, batches: np.ndarray) -> np.ndarray:
         """Returns a bool per batch: True unless it is a control batch or belongs to an aborted or open transaction."""
-        flags = np.where(batches["magic"] >= 2, batches["attributes"], 0)
-        counting = (flags & layout.CONTROL_MASK) == 0
-        if (flags & layout.TRANSACTIONAL_MASK).any():
+        counting = ~control_batches(batches)
+        if ((batches["magic"] >= 2) & (batches["attributes"] & layout.TRANSACTIONAL_MASK != 0)).any():
             if self._unsettled is None:
                 self._unsettled = self._find_unsettled()
-            counting &= self._unsettled.settled(batches)
+            counting &= ~self._unsettled.transactions.mask(batches)
         return np.asarray(counting, dtype=bool)
 
     def _take(self, rows: np.ndarray) -> None:

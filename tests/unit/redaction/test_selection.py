@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +9,9 @@ from hypothesis import strategies as st
 from seglog.errors import InputError
 from seglog.format.builder import columns_of
 from seglog.model import Record, TopicPartition
-from seglog.redaction.selection import KeySet, PartitionSelection, RecordsToErase, read_keys, read_offsets
+from seglog.redaction.selection import RecordsToErase, read_keys, read_offsets
+from seglog.scan.key_set import KeySet
+from seglog.scan.offset_set import OffsetSet
 
 KEYS = st.binary(max_size=20) | st.sampled_from([b"customer-%07d" % i for i in range(20)])
 
@@ -25,7 +26,7 @@ def test_a_set_of_keys_finds_what_a_plain_comparison_finds(keys: list[bytes | No
 @given(st.lists(st.integers(0, 40), unique=True), st.sets(st.integers(0, 45)))
 def test_offsets_are_found(offsets: list[int], wanted: set[int]) -> None:
     records = columns_of([Record(b"v", offset=offset) for offset in sorted(offsets)])
-    selection = PartitionSelection(None, np.array(sorted(wanted), dtype=np.int64))
+    selection = RecordsToErase(offsets={TopicPartition("t", 0): OffsetSet(wanted)}).of(TopicPartition("t", 0))
     assert selection.mask(records).tolist() == [offset in wanted for offset in sorted(offsets)]
 
 
@@ -50,11 +51,9 @@ def test_a_line_that_is_no_key_is_refused(line: bytes, reason: str) -> None:
 
 def test_offsets_come_as_csv_in_any_order_of_columns_and_as_json() -> None:
     csv = b'key,offset,topic,partition\n"a,b",7,orders,1\n,3,orders,1\nx,7,orders,1\n'
-    assert {key: found.tolist() for key, found in read_offsets(csv, "f").items()} == {
-        TopicPartition("orders", 1): [3, 7]
-    }
+    assert {key: list(found) for key, found in read_offsets(csv, "f").items()} == {TopicPartition("orders", 1): [3, 7]}
     lines = b'{"type": "batch"}\n{"type":"record","topic":"a","partition":0,"offset":5}\n'
-    assert {key: found.tolist() for key, found in read_offsets(lines, "f").items()} == {TopicPartition("a", 0): [5]}
+    assert {key: list(found) for key, found in read_offsets(lines, "f").items()} == {TopicPartition("a", 0): [5]}
 
 
 @pytest.mark.parametrize(
@@ -79,4 +78,12 @@ def test_a_line_that_is_no_offset_is_refused(text: bytes, reason: str) -> None:
 
 def test_a_selection_never_prints_what_it_selects() -> None:
     selection = RecordsToErase(KeySet([b"secret-key"]), {})
-    assert "secret" not in repr(selection) + selection.rule
+    assert "secret" not in repr(selection) + selection.rule + repr(selection.of(TopicPartition("t", 0)))
+
+
+def test_a_partition_of_which_no_offset_is_named_has_no_selected_record() -> None:
+    records = columns_of([Record(b"v", offset=offset) for offset in range(3)])
+    selection = RecordsToErase(offsets={TopicPartition("t", 0): OffsetSet([1])}).of(TopicPartition("t", 1))
+    assert not selection.reaches(0, None)
+    assert not selection.may_be_in(records.batches).any()
+    assert not selection.mask(records).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import seglog
 from seglog.scan.selection import Selection
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy
+from tests.support.naive import message
 
 PARTS = [b"", b"a", b"ab", b"\x00", b"\x02a\x02b", b"needle", b"nee", b"dle", b"\xff\x01", b"aaaa"]
 
@@ -47,6 +49,20 @@ def test_magic_0_and_1_and_wrappers_are_searched(tmp_path: Path) -> None:
                 found = [Selection(contained=b"1").of(some, True).rows["offset"] for some in log.columns()]
             wanted = [record.offset for record in records if contains(record, b"1")]
             assert [int(offset) for offsets in found for offset in offsets] == wanted
+
+
+def test_the_time_of_a_wrapper_says_nothing_of_the_messages_in_it(tmp_path: Path) -> None:
+    """Some old clients sent wrappers without a timestamp; `sql` shows what they hold, and so do the others."""
+    (tmp_path / "t-0").mkdir()
+    inner = b"".join(message(i, 1, b"k", b"v", timestamp=1000 * (i + 1)) for i in range(3))
+    wrapper = message(2, 1, None, gzip.compress(inner), attributes=1)
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(wrapper)
+    since = "1970-01-01T00:00:02Z"
+    dumped = json_lines(run("dump", "--json", "--records", "--since", since, tmp_path / "t-0"))
+    assert [row["offset"] for row in dumped if row["type"] == "record"] == [1, 2]
+    exported = tmp_path / "o.jsonl"
+    run("export", "--since", since, tmp_path / "t-0", "-o", exported)
+    assert len(exported.read_text().splitlines()) == 2
 
 
 def test_the_commands_take_the_same_records(tmp_path: Path) -> None:

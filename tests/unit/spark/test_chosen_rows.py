@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seglog.scan.key_set import KeySet
 from seglog.scan.selection import Selection
 
 pa = pytest.importorskip("pyarrow")
@@ -15,8 +16,8 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
     ({"first_offset": 6, "end_offset": 8}, [6, 7]),
     ({"first_timestamp": 1000}, [5, 7]),
     ({"end_timestamp": 3000}, [5, 6, 8]),
-    ({"key": b"k"}, [5, 7]),
-    ({"key": b"k", "first_offset": 6}, [7]),
+    ({"keys": KeySet([b"k"])}, [5, 7]),
+    ({"keys": KeySet([b"k"]), "first_offset": 6}, [7]),
 ]
 
 

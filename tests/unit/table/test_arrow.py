@@ -14,10 +14,10 @@ from seglog.format.filenames import parse_partition_directory
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.table import columns
 from seglog_ask.table.arrow import split_batches
+from seglog_ask.table.columns import TIMESTAMPS
 from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import VIEWS, arrow_schema, default_projection
 from seglog_ask.table.splits import plan_splits
-from seglog_ask.table.where import TIMESTAMPS
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.rows import expected_rows, rows_of

@@ -17,8 +17,8 @@ import pyarrow.dataset as ds  # noqa: E402
 import seglog  # noqa: E402
 from seglog.errors import ConfigError, CorruptRecordError, IncompleteError, UnsupportedError  # noqa: E402
 from seglog_ask.table import pruning  # noqa: E402
+from seglog_ask.table.columns import TIMESTAMPS  # noqa: E402
 from seglog_ask.table.dataset import Table, pieces_of_source  # noqa: E402
-from seglog_ask.table.where import TIMESTAMPS  # noqa: E402
 from tests.support import fixtures  # noqa: E402
 from tests.support.naive import NaiveRecord, batch_v2  # noqa: E402
 from tests.support.watched_files import CountingFileSystem  # noqa: E402
@@ -301,7 +301,7 @@ def test_timestamps_that_engines_cannot_hold_are_the_nearest_ones_and_said(
 ) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
-    least, most = TIMESTAMPS.first, TIMESTAMPS.stop - 1
+    least, most = TIMESTAMPS.start, TIMESTAMPS.stop - 1
     stamps = [-1, -5, 2**62, 1000, -(2**63)]
     value = NaiveRecord(0, 0, None, b"v")
     data = b"".join(batch_v2(i, [value], base_timestamp=stamp) for i, stamp in enumerate(stamps))

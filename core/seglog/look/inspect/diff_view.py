@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seglog import layout
+from seglog.format.decoder import control_batches
 from seglog.kernels import row_keys
 from seglog.look.inspect.diff import Difference
 from seglog.model import Isolation
@@ -119,10 +119,9 @@ class _Side:
         return found
 
     def _counting(self, good: np.ndarray) -> np.ndarray:
-        flags = np.where(good["magic"] >= 2, good["attributes"], 0)
-        counting = (flags & layout.CONTROL_MASK) == 0
+        counting = ~control_batches(good)
         if self._unsettled is not None:
-            counting &= self._unsettled.settled(good)
+            counting &= ~self._unsettled.transactions.mask(good)
         chosen: np.ndarray = good[counting]
         return chosen
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.compression import compress, decompress
+from seglog.format.decoder import control_batches
 from seglog.kernels import sketch
 from seglog.log.read_loader import whole_view
 from seglog.model import Compression, codec_name
@@ -294,7 +295,7 @@ class _Gathering:
         self.damaged += int(step.batches["size"][~step.valid].astype(np.int64).sum())
         good = step.batches[step.valid]
         self._batches(good)
-        plain = good[(good["attributes"] & layout.CONTROL_MASK == 0) | (good["magic"] < 2)]
+        plain = good[~control_batches(good)]
         for records in step.records(plain):
             sketch.count_records(
                 records.arena,

@@ -27,9 +27,10 @@ import numpy as np
 
 from seglog.errors import NotALogError
 from seglog.format.columns import Records
+from seglog.format.decoder import control_batches
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.kernels import render, render_dump_log
-from seglog.layout import CONTROL_MASK, INT32_MAX
+from seglog.layout import INT32_MAX
 from seglog.look.dump.file_lines import dump_file, is_log
 from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
@@ -207,8 +208,7 @@ class _LogText(LogRenderer):
         """Returns the texts of control records, or of all records with a decoder: (bytes, bounds, rows with a text)."""
         count = len(records.rows)
         bounds, has_ending = np.zeros(count + 1, dtype=np.int64), np.zeros(count, dtype=np.uint8)
-        batches = (records.batches["attributes"] & CONTROL_MASK != 0) & (records.batches["magic"] >= 2)
-        control = batches[records.rows["batch"]]
+        control = control_batches(records.batches)[records.rows["batch"]]
         if self.options.decoder in (None, PartDecoders()):
             has_ending[control] = 1
         else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from seglog.look.dump.dump import DumpOptions, dump
 from seglog.model import Compression, Isolation
+from seglog.scan.key_set import KeySet
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileStatus
@@ -63,7 +64,7 @@ def test_offsets_are_selected_from_inside_wrappers(tmp_path: Path) -> None:
 def test_times_keys_and_producers_select(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches())
     assert offsets(path, selection=Selection(first_timestamp=1011, end_timestamp=1021)) == [4, 5, 6]
-    assert offsets(path, selection=Selection(key=b"key")) == [0, 8, 10, 12, 20, 22]
+    assert offsets(path, selection=Selection(keys=KeySet([b"key"]))) == [0, 8, 10, 12, 20, 22]
     assert offsets(path, selection=Selection(producer_id=3)) == []
     transactions = logs.write_log(tmp_path, logs.transactional_batches(), name="u-0")
     assert offsets(transactions, selection=Selection(producer_id=8)) == [3, 4, 5]
