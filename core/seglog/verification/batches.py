@@ -33,7 +33,7 @@ from seglog.verification.findings import Finding, place_of
 # half of a processor's second-level cache: a chunk is checksummed while it is still there
 _CHUNK_BYTES = 1 << 19
 _LENT_BYTES = 2 << 20  # lent bytes are not copied; a piece of an object has at most 1.5 MiB
-_LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
+LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
 # what a range keeps for observers before it ends early: 5 MiB of headers, and the bytes of control batches
 _KEPT_ROWS = 1 << 16
 _KEPT_BYTES = 4 << 20
@@ -197,7 +197,7 @@ def _clean_entries(file: File, found: _Range, end: int, offsets: PlausibleOffset
     """Verifies the range with one kernel call per chunk. Returns None also for entries larger than a chunk and, from
     level *record*, for batches that are compressed or not of magic 2.
     """
-    rows = np.empty(min(_LENT_BYTES, end - found.start) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
+    rows = np.empty(min(_LENT_BYTES, end - found.start) // LEAST_ENTRY + 1, dtype=layout.BATCH)
     limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
     counted = 0
     chunks, least = Chunks(file, end, _CHUNK_BYTES, most_lent=_LENT_BYTES), 0

@@ -12,32 +12,25 @@ Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path, PurePath
 
-from seglog.cleaner.hazards import largest_decompressed
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
-from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import Releases, release_for
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
-from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
-from seglog.log.checkpoints import room_to_close
-from seglog.log.loader import RecoveryReport
-from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath, is_url
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.room import with_spare
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
 from seglog.verification.small_files import contradicted_offsets
@@ -55,17 +48,14 @@ from seglog_rescue.doctor.directory import (
     is_unread,
     read_directory,
 )
-from seglog_rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
+from seglog_rescue.doctor.partition_facts import facts_of_metadata
 from seglog_rescue.doctor.partition_start import examine_partition
 from seglog_rescue.doctor.placement import directories_not_given
 from seglog_rescue.doctor.quorum import examine_first, examine_metadata, read_bootstrap, rebuild_command
 from seglog_rescue.doctor.upgrade import Upgrade, examine_upgrade
+from seglog_rescue.doctor.visit import KnownMetadata, Visit
 
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
-
-_NO_ROOM_SOON = (
-    "May start, and takes the log directory offline where it cannot write a checkpoint or to its metadata log."
-)
 
 SettingsOf = Callable[[Path], DirectorySettings]
 
@@ -182,7 +172,7 @@ class Doctor:
         for directory in directories:
             yield from examine_node(directory, self._settings_of(directory.listing.path).resolve(None).broker.node_id)
         yield from self._starts_of_metadata(directories, upgrade.to)
-        metadata, copies = _Metadata(directories), list[Copy]()
+        metadata, copies = KnownMetadata(directories), list[Copy]()
         for directory in directories:
             yield from self._partitions(directory, metadata, copies, upgrade.to)
         yield from self._together(directories)
@@ -280,7 +270,7 @@ class Doctor:
         yield directories[0].diagnosis("METADATA_MISSING", name, message, **fields)
 
     def _partitions(
-        self, directory: DirectoryFacts, metadata: _Metadata, copies: list[Copy], kafka: KafkaVersion
+        self, directory: DirectoryFacts, metadata: KnownMetadata, copies: list[Copy], kafka: KafkaVersion
     ) -> Iterator[Diagnosis]:
         path = directory.listing.path
         settings = self._settings_of(path)
@@ -288,7 +278,7 @@ class Doctor:
         for problem in () if foreseen and metadata.begins_in(settings.metadata_directory) else settings.problems:
             yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
         coordinators = Coordinators(self._fs, self._paths, self._deep, directory.live)
-        visit = _Visit(directory, settings, metadata, coordinators, directory.denied, kafka)
+        visit = Visit(directory, settings, metadata, coordinators, directory.denied, kafka)
         loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(announced(self._fs, loaded, attrgetter("path"), small_files)):
             yield from self._partition(visit, partition)
@@ -296,7 +286,7 @@ class Doctor:
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
         copies += visit.copies
-        yield from visit.lacking_room(self._fs)
+        yield from visit.lacking_room(self._fs, partial(self._room_for, visit))
         if directory.failed or any(row.offline for row in visit.rows):
             for row in visit.rows:
                 if row.code == "STRAY_PARTITION":
@@ -306,9 +296,11 @@ class Doctor:
             if str(found.topic_partition) not in short:
                 yield directory.diagnosis("CHECKPOINT_BEYOND", found.file, f"{found.topic_partition}: {found.message}")
 
-    def _partition(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+    def _partition(self, visit: Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         """Yields the diagnoses of one partition. Beside a running broker only grave ones that last are reported."""
         if not visit.directory.live:
+            if self._deep and partition.state is PartitionState.LIVE and visit.is_unchanged(self._fs, partition):
+                return
             for row in self._look(visit, partition):
                 visit.rows.append(row)
                 yield row
@@ -327,7 +319,7 @@ class Doctor:
             message = f"what looked like {codes} was gone a moment later"
             yield visit.directory.diagnosis("CHANGED_WHILE_READ", partition.path, message)
 
-    def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+    def _look(self, visit: Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         try:
             view = PartitionView(self._fs, partition.path, live=visit.directory.live, clock=self._clock)
         except (OSError, NotALogError) as error:
@@ -356,7 +348,15 @@ class Doctor:
             if facts.plan is not None and view.listing.segments:
                 visit.note(partition, facts, facts.plan)
 
-    def _unreadable(self, visit: _Visit, partition: PartitionDirectory, error: Exception) -> Iterator[Diagnosis]:
+    def _room_for(self, visit: Visit, partition: PartitionDirectory) -> int:
+        """Returns the bytes that loading a partition with a sound log takes."""
+        with PartitionView(self._fs, partition.path, live=False, clock=self._clock) as view:
+            facts = visit.facts(view, self._clock, partition)
+            for _ in examine_partition(facts, deep=False):
+                pass  # the plan is what is asked for
+        return 0 if facts.plan is None or facts.plan.room is None else facts.plan.room.growth
+
+    def _unreadable(self, visit: Visit, partition: PartitionDirectory, error: Exception) -> Iterator[Diagnosis]:
         """Yields that a partition cannot be read; nothing if a running broker has just deleted it."""
         if not visit.directory.live or self._fs.status(partition.path) is not None:
             yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
@@ -371,103 +371,6 @@ class Doctor:
             yield from look_until_settled(look, _key, _is_grave, self._clock).rows
         else:
             yield from look(None)
-
-
-class _Metadata:
-    """The cluster's metadata, from the broker's directory that holds it; read on first use."""
-
-    def __init__(self, directories: Sequence[DirectoryFacts]) -> None:
-        self._directories = directories
-
-    @cached_property
-    def known(self) -> ClusterMetadata | None:
-        """None if no metadata could be read completely."""
-        found = (directory.around.metadata for directory in self._directories)
-        return next((one for one in found if one is not None and one.knows_topics), None)
-
-    def begins_in(self, path: Path | None) -> bool:
-        """True if the metadata log of the directory `path` has been examined."""
-        return any(directory.listing.path == path for directory in self._directories)
-
-    def again(self, fs: FileSystem) -> _Metadata:
-        """Returns the metadata read again."""
-        return _Metadata([read_directory(fs, directory.listing.path) for directory in self._directories])
-
-
-@dataclass(slots=True)
-class _Visit:
-    """The examination of one log directory's partitions: the facts common to all, and what was found."""
-
-    directory: DirectoryFacts
-    settings: DirectorySettings
-    metadata: _Metadata
-    coordinators: Coordinators
-    denied: frozenset[str]
-    kafka: KafkaVersion
-    extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    room: int = 0  # bytes on the disk that loading all partitions takes, the metadata log aside
-    configs: dict[str, ResolvedConfig] = field(default_factory=dict)
-    copies: list[Copy] = field(default_factory=list)
-    rows: list[Diagnosis] = field(default_factory=list)
-
-    def note(self, partition: PartitionDirectory, facts: PartitionFacts, plan: RecoveryReport) -> None:
-        """Notes which offsets a partition's directory will hold."""
-        key, own = partition.topic_partition, self.directory.around.directory_id
-        if partition.state is PartitionState.LIVE:
-            self.extents[key] = facts.listing.segments[0].base_offset, plan.log_end_offset
-        ends = plan.log_start_offset, plan.log_end_offset
-        self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
-
-    def lacking_room(self, fs: FileSystem) -> Iterator[Diagnosis]:
-        """Yields that the start has no room on the disk, or the broker none for what it writes soon after."""
-        path = self.directory.listing.path
-        if not self.room or self.directory.live or isinstance(path, RemotePath):
-            return
-        free, soon = fs.free_bytes(path), self.directory.metadata_room + room_to_close(fs, path)
-        if free >= self.room + soon:
-            return
-        message = f"loading takes {self.room} bytes more for indexes and snapshots"
-        fields: dict[str, object] = {}
-        if free >= self.room:
-            message += f", what a broker writes soon after {soon}"
-            fields = {"gravity": Gravity.DANGER, "broker": _NO_ROOM_SOON}
-        command = command_line("seglog", "retain", "--free", str(with_spare(self.room + soon)), path)
-        message += f", and {free} are free"
-        yield self.directory.diagnosis("NO_ROOM", path, message, command=command, **fields)
-
-    def unread(self, path: Path | str, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
-        """Yields that this user cannot read a file or directory; nothing if the broker's user cannot either."""
-        if partition.path.name not in self.denied:
-            place = partition.path if str(path) == str(partition.path) else partition.path / PurePath(path).name
-            row = self.directory.diagnosis("NOT_EXAMINED", place, error.strerror or str(error))
-            yield replace(row, partition=partition.path.name)
-
-    def refresh(self, fs: FileSystem) -> None:
-        """Reads again what a broker may have changed."""
-        self.directory, self.metadata = read_directory(fs, self.directory.listing.path), self.metadata.again(fs)
-
-    def facts(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> PartitionFacts:
-        """Returns the facts of a partition in the directory. A broker loads a deleted one without recovery."""
-        directory, key = self.directory, partition.topic_partition
-        resolved = self.configs.get(key.topic)
-        if resolved is None:
-            resolved = self.configs[key.topic] = self.settings.resolve(key.topic)
-        config = resolved.log
-        clean = directory.around.clean and not directory.live
-        return PartitionFacts(
-            view=view,
-            clock=clock,
-            around=directory.around,
-            config=config,
-            clean=clean or partition.state is PartitionState.DELETED,
-            recovery_point=directory.offset(filenames.RECOVERY_POINT_CHECKPOINT, key),
-            log_start_offset=directory.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key),
-            compacted=config.compact or directory.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
-            metadata=self.metadata.known,
-            coordinators=self.coordinators,
-            largest_decompressed=largest_decompressed(self.kafka, config),
-            policy_known=resolved.policy_known,
-        )
 
 
 def _key(row: Diagnosis) -> tuple[str, str, str, str, int | None]:

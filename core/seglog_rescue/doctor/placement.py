@@ -56,6 +56,19 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
         yield facts.diagnosis("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
 
 
+def is_rightly_placed(
+    metadata: ClusterMetadata | None, key: TopicPartition, topic_id: str | None, node_id: int | None
+) -> bool:
+    """True if `placement` has nothing to say of a partition with this id in its readable `partition.metadata`."""
+    if metadata is None:
+        return True
+    return (
+        topic_id is not None
+        and metadata.topic_ids.get(key.topic) == topic_id
+        and not _stray_reason(metadata, key, topic_id, node_id)
+    )
+
+
 def directories_not_given(
     directories: Sequence[DirectoryFacts], metadata: ClusterMetadata, node_id: int
 ) -> Iterator[Diagnosis]:

@@ -1,0 +1,279 @@
+"""Tells that nothing is wrong with a small partition, by one reading of each of its files.
+
+A broker has thousands of partitions, nearly all sound. For a small one, what a look sets up (a view, observers, a
+trial of recovery) takes many times longer than reading its bytes. `sound_log` only ever answers "nothing is wrong":
+None means that the partition is to be looked at as usual, and says nothing about it. What is rare in a sound partition
+counts as unknown, too: transactions, holes, magic 0 and 1, leftovers, strange names.
+
+What holds for a sound log: its batches and records are right and leave out no offset from the first segment's base to
+the end; both indexes of each segment are there, without padding, and lead to the batches they name; its snapshots and
+its leader epochs say what the batches say; no other file is in the directory. `tests/unit/verification/test_soundness`
+holds it against `partition_look` and the recovery.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import SeglogError
+from seglog.format import filenames
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot
+from seglog.format.record_batch import last_sequence
+from seglog.kernels import validate
+from seglog.kernels.crc32c import HARDWARE
+from seglog.kernels.validate import walk_clean
+from seglog.model import NO_LEADER_EPOCH
+from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.topic_ids import topic_id_of
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.batches import LEAST_ENTRY, Level, clean_range, new_state
+
+_MOST_BYTES = 1 << 20  # of all files: for more, reading them is what takes time
+_MOST_BATCHES = 4096
+_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.PRODUCER_SNAPSHOT)
+_SMALL_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA)
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_END_BYTES = 8  # zero in the last entry of a padded index
+_RARE = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class SoundLog:
+    """A log with which nothing is wrong: its first offset, and the one after the last.
+
+    `index_sizes` are the largest offset and time index in bytes, `batches` and `segments` are counted; `snapshots` are
+    the offsets of the producer snapshots, ascending, `snapshot_size` the largest one in bytes. `topic_id` is that of
+    `partition.metadata`, None without the file.
+    """
+
+    base_offset: int
+    end_offset: int
+    segments: int
+    batches: int
+    index_sizes: tuple[int, int]
+    snapshots: tuple[int, ...]
+    snapshot_size: int
+    epochs: tuple[EpochEntry, ...]
+    topic_id: str | None
+
+
+def sound_log(fs: FileSystem, directory: Path) -> SoundLog | None:
+    """Returns the log in a partition directory that nobody writes, None if anything about it is wrong, rare or large,
+    or cannot be read.
+    """
+    if not HARDWARE or fs.reads_at_once(directory) > 1:  # a store delivers many files at once to the usual look
+        return None
+    try:
+        contents = _read(fs, directory)
+        return None if contents is None else _Soundness(fs, directory, contents).judge()
+    except (OSError, SeglogError):
+        return None  # the look meets it again, and tells
+
+
+def _read(fs: FileSystem, directory: Path) -> dict[FileKind | str, dict[int, bytes]] | None:
+    """Returns the files' bytes by kind and offset, the small files by name at 0; None if there is anything else."""
+    files: list[tuple[FileKind | str, int, str, int]] = []
+    total = 0
+    for name, status in fs.entries(directory):
+        parsed = parse_file_name(name)
+        total += status.size
+        if status.no_file or status.is_link or total > _MOST_BYTES:
+            return None
+        if parsed is not None and parsed.kind in _KINDS and parsed.state is FileState.LIVE:
+            files.append((parsed.kind, parsed.offset, name, status.size))
+        elif name in _SMALL_FILES:
+            files.append((name, 0, name, status.size))
+        else:
+            return None
+    contents: dict[FileKind | str, dict[int, bytes]] = {kind: {} for kind in (*_KINDS, *_SMALL_FILES)}
+    for kind, offset, name, size in files:
+        data = fs.read_bytes(directory / name) if size else b""
+        if len(data) != size:
+            return None
+        contents[kind][offset] = data
+    return contents
+
+
+class _Batch(NamedTuple):
+    """A row of layout.BATCH."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    crc: int
+    size: int
+    records: int
+    leader_epoch: int
+    base_sequence: int
+    producer_epoch: int
+    attributes: int
+    magic: int
+
+
+@dataclass(slots=True)
+class _Soundness:
+    """Judges a partition, segment by segment."""
+
+    fs: FileSystem
+    directory: Path
+    contents: dict[FileKind | str, dict[int, bytes]]
+    epochs: list[EpochEntry] = field(default_factory=list)
+    producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # id → epoch, last offset, last sequence
+
+    def judge(self) -> SoundLog | None:
+        logs, offsets, times, snapshots = (self.contents[kind] for kind in _KINDS)
+        bases = sorted(logs)
+        if not bases or offsets.keys() != logs.keys() or times.keys() != logs.keys():
+            return None
+        reached, count = bases[0], 0
+        for base, following in pairwise((*bases, None)):
+            if base is None or base != reached or not self._snapshot_is_right(base):
+                return None
+            batches = self._batches(base, following)
+            if batches is None or not self._follow(batches, base):
+                return None
+            reached, count = batches[-1].last_offset + 1 if batches else base, count + len(batches)
+            if not self._indexes_are_right(base, batches, closed=following is not None):
+                return None
+        strange = snapshots.keys() - {*bases, reached}
+        if strange or not self._snapshot_is_right(reached):
+            return None
+        epochs = self._listed_epochs(reached)
+        if epochs is None:
+            return None
+        metadata = self.contents[filenames.PARTITION_METADATA].get(0)
+        return SoundLog(
+            base_offset=bases[0],
+            end_offset=reached,
+            segments=len(bases),
+            batches=count,
+            index_sizes=(max(map(len, offsets.values())), max(map(len, times.values()))),
+            snapshots=tuple(sorted(snapshots)),
+            snapshot_size=max(map(len, snapshots.values()), default=0),
+            epochs=epochs,
+            topic_id=None if metadata is None else topic_id_of(metadata, self.directory / filenames.PARTITION_METADATA),
+        )
+
+    # --- batches ------------------------------------------------------------------------------------------
+
+    def _batches(self, base: int, following: int | None) -> list[_Batch] | None:
+        """Returns the batches of a segment if they and their records are right, and the file ends with the last."""
+        data = self.contents[FileKind.LOG][base]
+        if not data:
+            return []
+        most = min(base + layout.INT32_MAX, layout.INT64_MAX if following is None else following - 1)
+        rows = np.empty(len(data) // LEAST_ENTRY + 1, dtype=layout.BATCH)
+        state, view = new_state(), np.frombuffer(data, dtype=np.uint8)
+        consumed, right = walk_clean(view, len(data), 0, True, True, base, most, rows, state)
+        count = int(state[validate.STATE_BATCHES])
+        if not right and (rows["attributes"][:count] & layout.CODEC_MASK).any():
+            table = self._opened_batches(base, most)
+        else:
+            table = rows[:count] if right and consumed == len(data) else None
+        return None if table is None or len(table) > _MOST_BATCHES else list(map(_Batch._make, table.tolist()))
+
+    def _opened_batches(self, base: int, most: int) -> np.ndarray | None:
+        """Returns the batches of a segment in which some are compressed."""
+        data, log = self.contents[FileKind.LOG][base], self.directory / filenames.segment_file_name(base)
+        result = clean_range(self.fs, log, 0, len(data), PlausibleOffsets(base, most), Level.RECORD, keep=True)
+        if result is None or result.end != len(data):
+            return None
+        return np.concatenate([piece.batches for piece in result.pieces])
+
+    def _follow(self, batches: Sequence[_Batch], reached: int) -> bool:
+        """Notes epochs and producers. Returns False if an offset is left out, or if anything in the batches is rare."""
+        for batch in batches:
+            is_whole = batch.base_offset == reached and batch.records == batch.last_offset + 1 - reached
+            if not is_whole or batch.magic != 2 or batch.attributes & _RARE:
+                return False
+            reached, latest = batch.last_offset + 1, self.epochs[-1].epoch if self.epochs else NO_LEADER_EPOCH
+            if batch.leader_epoch > latest:
+                self.epochs.append(EpochEntry(batch.leader_epoch, batch.base_offset))
+            elif batch.leader_epoch not in (latest, NO_LEADER_EPOCH):
+                return False
+            if batch.producer_id >= 0:
+                last = last_sequence(batch.base_sequence, batch.records - 1)
+                self.producers[batch.producer_id] = batch.producer_epoch, batch.last_offset, last
+        return True
+
+    # --- files about them ---------------------------------------------------------------------------------
+
+    def _indexes_are_right(self, base: int, batches: Sequence[_Batch], *, closed: bool) -> bool:
+        offsets, times = self.contents[FileKind.OFFSET_INDEX][base], self.contents[FileKind.TIME_INDEX][base]
+        for data, entry in ((offsets, _OFFSET_ENTRY), (times, _TIME_ENTRY)):
+            if len(data) % entry.size or (data and not any(data[-_END_BYTES:])):
+                return False
+        return _offsets_are_right(offsets, base, batches) and _times_are_right(times, base, batches, closed=closed)
+
+    def _snapshot_is_right(self, offset: int) -> bool:
+        """True without a snapshot, or if its producers are as the batches before `offset` left them. The batches may
+        have gone of those that the log does not show."""
+        data = self.contents[FileKind.PRODUCER_SNAPSHOT].get(offset)
+        if data is None:
+            return True
+        for entry in decode_snapshot(data, filenames.segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)):
+            stated = entry.producer_epoch, entry.last_offset, entry.last_sequence
+            if entry.current_txn_first_offset != NO_OFFSET or self.producers.get(entry.producer_id, stated) != stated:
+                return False
+        return True
+
+    def _listed_epochs(self, end: int) -> tuple[EpochEntry, ...] | None:
+        """Returns the checkpoint's epochs if they are those of the batches; a last one may begin at the log's end."""
+        name, derived = filenames.LEADER_EPOCH_CHECKPOINT, tuple(self.epochs)
+        data = self.contents[name].get(0)
+        if data is None:
+            return None if derived else ()
+        listed = parse_leader_epochs(data, name)
+        begun = listed[len(derived) :]
+        if listed[: len(derived)] != derived or len(begun) > 1:
+            return None
+        is_new = all(entry.start_offset == end and entry.epoch > NO_LEADER_EPOCH for entry in begun)
+        return listed if is_new and all(a.epoch < b.epoch for a, b in pairwise(listed)) else None
+
+
+def _offsets_are_right(data: bytes, base: int, batches: Sequence[_Batch]) -> bool:
+    """True if each entry leads to the batch that holds its offset, and both ascend."""
+    at = {batch.position: batch for batch in batches} if data else {}
+    before = -1
+    for relative, position in _OFFSET_ENTRY.iter_unpack(data):
+        batch = at.get(position)
+        if batch is None or position <= before or not batch.base_offset <= base + relative <= batch.last_offset:
+            return False
+        before = position
+    return True
+
+
+def _times_are_right(data: bytes, base: int, batches: Sequence[_Batch], *, closed: bool) -> bool:
+    """True if each entry has the largest timestamp up to its offset, both ascend, and the last one of a closed segment
+    has the segment's largest."""
+    lasts = [batch.last_offset for batch in batches]
+    maxima, largest = [-1], -1  # before each batch, and at the end
+    for batch in batches:
+        largest = max(largest, batch.max_timestamp)
+        maxima.append(largest)
+    stamp, reached = -1, base
+    for number, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(data)):
+        offset = base + relative
+        if not base <= reached <= offset <= (lasts[-1] if lasts else -1) or (number and timestamp <= stamp):
+            return False
+        holder = bisect_left(lasts, offset)
+        least = maxima[holder + 1] if lasts[holder] == offset else maxima[holder]
+        if not least <= timestamp <= maxima[holder + 1]:
+            return False
+        stamp, reached = timestamp, offset
+    return not closed or stamp >= largest

@@ -1,0 +1,186 @@
+"""A sound partition is known by one reading of its files, and doctor's word on it is that of an examination.
+
+Searches longer with SEGLOG_EFFORT (`tests/support/effort.py`).
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.errors import SeglogError
+from seglog.log.append import ProducerIdentity
+from seglog.model import Compression, Record, TopicPartition
+from seglog.storage.local import LocalFileSystem
+from seglog.verification.soundness import sound_log
+from seglog_rescue.doctor import visit
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor, DoctorSummary
+from seglog_rescue.doctor.partition_facts import PartitionFacts
+from seglog_rescue.doctor.partition_start import examine_partition
+from tests.support.compacted_directories import opened
+from tests.support.effort import first_seed, tries
+from tests.support.mutated_directories import mutate
+from tests.support.open_logs import START_MS
+
+FS = LocalFileSystem()
+SOUND = ("codecs-0", "empty-0", "epochs-0", "produced-0", "rolled-0")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory of sound partitions, as a broker that was stopped leaves it."""
+    path = tmp_path_factory.mktemp("sound") / "logs"
+    path.mkdir()
+    with opened(path, cleanup_policy=frozenset({"delete"}), index_interval_bytes=64) as directory:
+        for name in SOUND:
+            log = directory.log(TopicPartition(name.partition("-")[0], 0), create=True)
+            for n in range(0 if name == "empty-0" else 12):
+                producer = ProducerIdentity(7 + n % 2, 0, 3 * (n // 2)) if name == "produced-0" else None
+                codec = list(Compression)[n % len(Compression)] if name == "codecs-0" else Compression.NONE
+                records = [Record(b"v%d" % n, b"k", START_MS + 3 * n + i) for i in range(3)]
+                log.append(records, producer=producer, codec=codec, leader_epoch=n // 5 if name == "epochs-0" else 0)
+                if n % 5 == 4 or (n == 11 and name == "rolled-0"):
+                    log.roll()
+        directory.load_all()
+    (path / ".kafka_cleanshutdown").touch()
+    for name in SOUND:
+        (path / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {SOUND.index(name)}{'A' * 21}")
+    return path
+
+
+def _copy(path: Path, to: Path) -> Path:
+    shutil.copytree(path, to, symlinks=True)
+    return to
+
+
+def word(
+    path: Path, *, examined: bool, monkeypatch: pytest.MonkeyPatch, stated: Sequence[str] = ()
+) -> tuple[list[Diagnosis], DoctorSummary]:
+    """Doctor's rows and summary with the `stated` settings; with `examined` every partition is examined."""
+    given = load_settings(FS, overrides=stated, environment={"HOME": "/nowhere"}, working_directory=Path("/nowhere"))
+    with monkeypatch.context() as patch:
+        if examined:
+            patch.setattr(visit, "sound_log", lambda *_: None)
+        doctor = Doctor(FS, [path], FixedClock(START_MS), lambda each: DirectorySettings(FS, each, given))
+        return list(doctor), doctor.summary
+
+
+def examined_in(path: Path, monkeypatch: pytest.MonkeyPatch, stated: Sequence[str] = ()) -> list[str]:
+    """The names of the partitions that doctor examines."""
+    names: list[str] = []
+
+    def examine(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
+        names.append(facts.listing.directory.name)
+        yield from examine_partition(facts, deep)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("seglog_rescue.doctor.doctor.examine_partition", examine)
+        word(path, examined=False, monkeypatch=monkeypatch, stated=stated)
+    return names
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_log_is_known_by_one_reading_of_its_files(sound: Path, name: str) -> None:
+    log = sound_log(FS, sound / name)
+    assert log is not None
+    assert (log.base_offset, log.end_offset) == (0, 0 if name == "empty-0" else 36)
+
+
+def test_nothing_is_examined_of_partitions_that_a_start_leaves_as_they_are(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, summary = word(sound, examined=False, monkeypatch=monkeypatch)
+    assert (rows, summary.partitions, examined_in(sound, monkeypatch)) == ([], len(SOUND), [])
+    killed = _copy(sound, tmp_path / "killed")
+    (killed / ".kafka_cleanshutdown").unlink()
+    assert examined_in(killed, monkeypatch) == []
+
+
+def test_doctors_word_is_the_examinations_on_mutated_directories(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(first_seed(0), first_seed(0) + tries(25)):
+        path = _copy(sound, tmp_path / str(seed))
+        did = mutate(path, random.Random(seed))
+        words: list[object] = []
+        for examined in (False, True):
+            try:
+                words.append(word(path, examined=examined, monkeypatch=monkeypatch))
+            except (OSError, SeglogError) as error:
+                words.append(str(error))
+        assert words[0] == words[1], (seed, did)
+        shutil.rmtree(path)
+
+
+def _cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+
+
+def _later(path: Path) -> None:
+    path.write_text("0\n1\nepochs 0 37\n")
+
+
+def _padded(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + bytes(24))
+
+
+def _new_epoch(path: Path) -> None:
+    path.write_text(path.read_text().replace("0\n3\n", "0\n4\n") + "9 36\n")
+
+
+CHANGES: dict[str, tuple[str, Callable[[Path], None], bool]] = {
+    "a log without its last byte": ("epochs-0/00000000000000000030.log", _cut, False),
+    "a checkpoint beyond the end": ("replication-offset-checkpoint", _later, False),
+    "an index with zeros": ("epochs-0/00000000000000000015.timeindex", _padded, False),
+    "no index": ("epochs-0/00000000000000000015.index", Path.unlink, False),
+    "no snapshot at the end": ("epochs-0/00000000000000000036.snapshot", Path.unlink, False),
+    "a strange file": ("epochs-0/strange", Path.touch, False),
+    "an epoch that begins at the end": ("epochs-0/leader-epoch-checkpoint", _new_epoch, True),
+    "no epochs": ("epochs-0/leader-epoch-checkpoint", Path.unlink, False),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_partition_with_anything_unusual_is_examined(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file, change, unexamined = CHANGES[name]
+    path = _copy(sound, tmp_path / "logs")
+    change(path / file)
+    assert examined_in(path, monkeypatch) == ([] if unexamined else ["epochs-0"])
+
+
+def test_room_for_a_recovery_is_planned_only_where_it_may_be_short(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = _copy(sound, tmp_path / "killed")
+    (killed / ".kafka_cleanshutdown").unlink()
+    for index in killed.glob("*-0/*.index"):
+        index.write_bytes(b"")
+    for snapshot in killed.glob("*-0/*.snapshot"):
+        snapshot.unlink()  # a recovery writes them again
+    codes = {}
+    for free in (1 << 40, 20_000, 0):
+        monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda *_, free=free: free)
+        quick = word(killed, examined=False, monkeypatch=monkeypatch)
+        assert quick == word(killed, examined=True, monkeypatch=monkeypatch)
+        codes[free] = [row.code for row in quick[0]]
+    assert (codes[1 << 40], codes[0]) == ([], ["NO_ROOM"])
+
+
+@pytest.mark.parametrize(
+    "stated", ["cleanup.policy=compact", "remote.storage.enable=true", "segment.index.bytes=8"], ids=lambda text: text
+)
+def test_what_the_configuration_says_may_make_a_sound_log_unusual(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    path = _copy(sound, tmp_path / "logs")
+    (path / ".kafka_cleanshutdown").unlink()
+    assert examined_in(path, monkeypatch, [stated])
