@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seglog.units import count_text
+from seglog_cli.commands.stats import Prometheus, require_gauges_file
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.help_option import HelpOption
@@ -21,6 +23,7 @@ from seglog_cli.options import (
     flag,
     option,
     parsed,
+    size_option,
     takes_urls,
     time_option,
 )
@@ -32,7 +35,8 @@ from seglog_cli.tables import Layout, time_cell
 if TYPE_CHECKING:
     from seglog.format.snapshot_manifest import Snapshot
     from seglog_rescue.backup.repository import Repository
-    from seglog_rescue.operations.backup import BackupOutcome
+    from seglog_rescue.operations.backup import BackupOutcome, BackupRequest
+    from seglog_rescue.operations.backup_service import RunOfBackup
 
 app = typer.Typer(cls=with_default("create"), rich_markup_mode=None, context_settings=CONTEXT)
 RepositoryPlace = Annotated[Path, argument("REPOSITORY", "A directory or URL that `seglog backup --to` has made.")]
@@ -63,6 +67,16 @@ def create(
     uncommitted: Annotated[
         bool, flag("--uncommitted", "Of a stopped broker, also store what lies above the high watermarks.")
     ] = False,
+    leaders: Annotated[
+        bool, flag("--leaders", "Leave partitions to the brokers that lead them, by the cluster's metadata.")
+    ] = False,
+    every: Annotated[
+        int | None, duration_option("--every", "Make a snapshot again and again, until a signal ends it.", 1000)
+    ] = None,
+    throttle: Annotated[
+        int | None, size_option("--throttle", "Read at most this many bytes a second from LOGDIR.")
+    ] = None,
+    prometheus: Prometheus = None,
     dry_run: DryRun = False,
 ) -> int:
     """Makes a snapshot of log directories, beside a running broker or from the disks of a stopped one.
@@ -82,20 +96,92 @@ def create(
     After a crash, the last checkpoint is up to five seconds older than the log. --uncommitted stores such a log to its
     end, also what a new leader would perhaps cut off.
 
+    --leaders is for a repository into which every broker of a cluster writes: of each partition it gets one replica
+    instead of all. What the broker's own copy of the metadata does not name, or names without a leader, is stored.
+    While a leader changes between two brokers' runs, neither of these runs may have its partitions; the next ones have.
+
+    With --every, SIGTERM and SIGINT end the service within a second, and nothing of a run that was cut short is
+    listed. A run that fails is reported and tried again, first after ten seconds, then after twice as long each time,
+    at most DURATION. A first run that is refused ends the service.
+
     The snapshot exists when the run has ended; a run that was cut short leaves none. Deleted, stray and future
     directories are not stored. The exit code is 1 if damage was stored, and 3 if a partition could not be.
 
     Examples:
       seglog backup /var/lib/kafka/data --to /mnt/backup
       seglog backup create --dry-run /var/lib/kafka/data --to /mnt/backup
+      seglog backup /var/lib/kafka/data --to /mnt/backup --every 5m --throttle 50MB --prometheus seglog.prom
     """
+    import threading
+
     from seglog.storage.routing import machine_files
     from seglog_rescue.operations.backup import BackupRequest, backup
+    from seglog_rescue.operations.backup_service import gate_of
 
-    request = BackupRequest(log_directories, to, uncommitted, dry_run)
-    with session.progress("back up", _log_bytes(session, log_directories)) as progress:
-        outcome = backup(session.fs, machine_files(), session.clock, request, progress.advance)
-    return _show_outcome(session, outcome, dry_run=dry_run)
+    request = BackupRequest(log_directories, to, uncommitted, dry_run, leaders)
+    if every is not None:
+        return _serve(session, request, every, throttle, prometheus)
+    if prometheus is not None:
+        raise UsageError("--prometheus is for the service: give --every, too")
+    gate = gate_of(session.clock, throttle, threading.Event())
+    with session.progress("back up", _log_bytes(session, log_directories)) as progress, gate.cleaning():
+        outcome = backup(session.fs, machine_files(), session.clock, request, progress.advance, gate)
+    return show_outcome(session, outcome, dry_run=dry_run)[0]
+
+
+def _serve(
+    session: Session,
+    request: BackupRequest,
+    every: int,
+    throttle: int | None,
+    prometheus: Path | None,
+) -> int:
+    """Makes snapshots until a signal ends it."""
+    from seglog.storage.routing import machine_files
+    from seglog_cli.services import SIGNALS, stops
+    from seglog_rescue.operations.backup_service import FIRST_GAUGE, BackupService
+
+    if request.dry_run:
+        raise UsageError("--dry-run and --every contradict each other")
+    if prometheus is not None:
+        require_gauges_file(session, prometheus, FIRST_GAUGE)
+    reporter = _Reporter(session, str(request.repository), prometheus)
+    service = BackupService(session.fs, machine_files(), session.clock, request, every, reporter, throttle)
+    with stops(service.stop) as received:
+        service.run()
+    session.console.message("stopped; what is listed is complete")
+    return SIGNALS[received[0]] if received else ExitCode.DONE
+
+
+class _Reporter:
+    """The service's listener: a line for each run, and the gauges."""
+
+    def __init__(self, session: Session, repository: str, prometheus: Path | None) -> None:
+        self._session, self._repository, self._prometheus = session, repository, prometheus
+        self._last_success: RunOfBackup | None = None
+        self._said: set[str] = set()  # by the last run: the same is not said again by the next one
+
+    def ended(self, run: RunOfBackup) -> None:
+        console = self._session.console
+        if run.outcome is not None:
+            self._last_success = run
+            _, self._said = show_outcome(self._session, run.outcome, dry_run=False, told=self._said)
+        else:
+            console.warning(f"the run failed, and is tried again in {run.wait_s:.0f} s: {run.error}")
+            if self._session.as_json:
+                console.json({"type": "failure", "message": str(run.error), "failures": run.failures})
+        console.flush()
+        if self._prometheus is not None:
+            self._write_gauges(run, self._prometheus)
+
+    def _write_gauges(self, run: RunOfBackup, path: Path) -> None:
+        from seglog.storage.gauges import write_gauges
+        from seglog_rescue.operations.backup_service import gauges_of
+
+        try:
+            write_gauges(self._session.fs, path, gauges_of(self._repository, self._last_success, run))
+        except OSError as error:
+            self._session.console.warning(f"{error.filename or path}: not written: {error.strerror}")
 
 
 def _log_bytes(session: Session, directories: list[Path]) -> int | None:
@@ -113,13 +199,18 @@ def _log_bytes(session: Session, directories: list[Path]) -> int | None:
     return size
 
 
-def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) -> int:
+def show_outcome(
+    session: Session, outcome: BackupOutcome, *, dry_run: bool, told: Set[str] = frozenset()
+) -> tuple[int, set[str]]:
+    """Shows what a run stored; returns the exit code and the warnings, of which those in `told` are not said again."""
     from seglog_rescue.backup.restoring import damage_of
 
     snapshot, console = outcome.snapshot, session.console
     damage = list(damage_of(snapshot))
-    for sentence in (*outcome.remarks, *outcome.left_out, *damage):
-        console.warning(sentence)
+    sentences = (*outcome.remarks, *outcome.left_out, *damage)
+    for sentence in sentences:
+        if sentence not in told:
+            console.warning(sentence)
     partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
     code = ExitCode.INCOMPLETE if outcome.left_out else ExitCode.FOUND if damage else ExitCode.DONE
     sent = outcome.sent.bytes + outcome.manifest_bytes
@@ -131,6 +222,7 @@ def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) ->
                 "snapshot": None if dry_run else snapshot.id,
                 "partitions": len(partitions),
                 "unchanged": outcome.unchanged,
+                "led_elsewhere": outcome.led_elsewhere,
                 "cut": sum(partition.cut is not None for partition in partitions),
                 "size": snapshot.size,
                 "sent_bytes": sent,
@@ -140,14 +232,14 @@ def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) ->
                 "remarks": outcome.remarks,
             }
         )
-        return code
+        return code, set(sentences)
     what = f"{count_text(len(partitions), 'partition')} ({outcome.unchanged} unchanged), {bytes_text(snapshot.size)}"
     sending = f"{bytes_text(sent)} in {count_text(outcome.sent.objects + 1, 'object')}"
     if dry_run:
         console.line(f"a run would store {what}, and send {sending}")
     else:
         console.line(f"{snapshot.id}: {what}; sent {sending}")
-    return code
+    return code, set(sentences)
 
 
 @app.command("list", cls=PlainCommand, context_settings=CONTEXT)
@@ -224,6 +316,7 @@ def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
         "started": snapshot.started_ms,
         "ended": snapshot.ended_ms,
         "uncommitted": snapshot.uncommitted,
+        "leaders": snapshot.leaders,
         "size": snapshot.size,
         "damaged": sum(len(each.damage) for directory in snapshot.directories for each in directory.partitions),
         "directories": directories,
@@ -286,9 +379,9 @@ def restore(
     repository: RepositoryPlace,
     output: Annotated[Path, option("--output -o", "DIR", "A new directory for the log directory, or for several.")],
     snapshot: Annotated[
-        str | None, option("--snapshot", "ID", "This snapshot; the start of its id, or latest (default).")
+        str | None, option("--snapshot", "ID", "Only this snapshot; the start of its id, or latest.")
     ] = None,
-    at: Annotated[int | None, time_option("--at", "The newest snapshot that had ended at this time.")] = None,
+    at: Annotated[int | None, time_option("--at", "The newest snapshots that had ended at this time.")] = None,
 ) -> int:
     """Makes log directories from a snapshot.
 
@@ -299,33 +392,33 @@ def restore(
     `seglog transplant` takes the partitions to another cluster, and `seglog serve` serves them as they are. Indexes are
     those of the source; where a log was cut, the broker adds to them what is missing.
 
-    Snapshots lie at one instant for each broker. Of several brokers, restore one snapshot each, then ask `seglog
-    replicas` which copy of each partition to trust.
+    Snapshots lie at one instant for each broker. Of several brokers, the newest snapshot of each is restored, with --at
+    the newest that had ended by then; `seglog replicas` on the result tells which copy of each partition to trust.
 
     Examples:
       seglog backup restore /mnt/backup -o /tmp/restored
       seglog backup restore /mnt/backup --snapshot latest -o /tmp/restored
     """
-    from seglog_rescue.backup.restoring import restore_snapshot
-    from seglog_rescue.operations.backup import chosen_snapshot
+    from seglog_rescue.backup.restoring import restore_snapshots, size_of
+    from seglog_rescue.operations.backup import chosen_snapshots
 
     if snapshot is not None and at is not None:
         raise UsageError("--snapshot and --at both choose a snapshot: give one of them")
     opened = _opened(repository)
-    identity = chosen_snapshot(opened, snapshot, at)
-    contents = opened.read(identity)
-    with session.progress("restore", contents.size) as progress:
-        done = restore_snapshot(opened, contents, session.fs, session.resolved(output), progress.advance)
+    chosen = chosen_snapshots(opened, snapshot, at)
+    with session.progress("restore", size_of(chosen)) as progress:
+        done = restore_snapshots(opened, chosen, session.fs, session.resolved(output), progress.advance)
+    ids = [each.id for each in chosen]
     if session.as_json:
         directories = [str(path) for path in done.directories]
         counts = {"partitions": done.partitions, "files": done.files, "bytes": done.bytes}
-        line = {"type": "summary", "exit_code": 0, "snapshot": identity, "directories": directories, **counts}
+        line = {"type": "summary", "exit_code": 0, "snapshots": ids, "directories": directories, **counts}
         session.console.json(line)
         return ExitCode.DONE
     what = f"{count_text(done.partitions, 'partition')}, {count_text(done.files, 'file')}, {bytes_text(done.bytes)}"
     for path in done.directories:
         session.console.line(str(path))
-    session.console.message(f"snapshot {identity}: {what}")
+    session.console.message(f"{'snapshot' if len(ids) == 1 else 'snapshots'} {', '.join(ids)}: {what}")
     return ExitCode.DONE
 
 

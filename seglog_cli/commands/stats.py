@@ -20,7 +20,7 @@ Prometheus = Annotated[
     option(
         "--prometheus",
         "FILE",
-        "Write the cleaner's gauges for Prometheus to this file. Another kind of file is not replaced.",
+        "Write gauges for Prometheus to this file. Another kind of file is not replaced.",
     ),
 ]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,12 +111,13 @@ class StoredDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one run stored. `size`: the manifest's own bytes."""
+    """What one run stored. `leaders`: partitions that other brokers led were left to them."""
 
     id: str
     started_ms: int
     ended_ms: int
     uncommitted: bool
+    leaders: bool
     directories: tuple[StoredDirectory, ...] = field(repr=False)
 
     def all_files(self) -> Iterator[StoredFile]:
@@ -131,18 +132,21 @@ class Snapshot:
         """The bytes of all files."""
         return sum(file.size for file in self.all_files())
 
-    @property
-    def directory_names(self) -> list[str]:
-        """The names of its log directories where it is restored or shown: "" for a single one."""
-        if len(self.directories) == 1:
-            return [""]
-        names = [directory.name for directory in self.directories]
-        is_unique = len(set(names)) == len(names)
-        return names if is_unique else [f"{i}-{name}" for i, name in enumerate(names, 1)]
-
     def objects(self) -> set[str]:
         """Returns the objects that it names, as paths relative to the repository."""
         return {extent.object for file in self.all_files() for extent in file.extents}
+
+
+def directory_names(directories: Sequence[StoredDirectory]) -> list[str]:
+    """Returns the names of log directories where they are restored or shown: "" for a single one, else the last part of
+    each path; with the broker's id before it, or else a number, if two have the same.
+    """
+    if len(directories) == 1:
+        return [""]
+    names = [directory.name for directory in directories]
+    of_brokers = [f"broker-{directory.node_id}-{directory.name}" for directory in directories]
+    numbered = [f"{i}-{name}" for i, name in enumerate(names, 1)]
+    return next(each for each in (names, of_brokers, numbered) if len(set(each)) == len(each))
 
 
 def snapshot_id_of(name: str) -> str | None:
@@ -168,6 +172,7 @@ def format_snapshot(snapshot: Snapshot) -> bytes:
         "startedMs": snapshot.started_ms,
         "endedMs": snapshot.ended_ms,
         "uncommitted": snapshot.uncommitted,
+        "leaders": snapshot.leaders,
     }
     lines = [_line(head)]
     for directory in snapshot.directories:
@@ -232,7 +237,8 @@ def parse_snapshot(data: bytes, path: Path | str, identity: str) -> Snapshot:
         raise head.wrong("version", f"{head.integer('version')} is not {VERSION}: a newer seglog wrote it")
     directories = tuple(_directories((_typed(line, path, i) for i, line in enumerate(lines[1:], 2))))
     started, ended = head.integer("startedMs"), head.integer("endedMs")
-    return Snapshot(identity, started, ended, head.boolean("uncommitted"), directories)
+    leaders = False if head.is_null("leaders") else head.boolean("leaders")
+    return Snapshot(identity, started, ended, head.boolean("uncommitted"), leaders, directories)
 
 
 def _body_and_end(data: bytes, path: Path | str) -> tuple[bytes, JsonFields]:

@@ -28,14 +28,18 @@ from seglog.storage.routing import machine_files
 from seglog_rescue.backup.pruning import GRACE_MS, KeepRules, PrunedBackup
 from seglog_rescue.backup.pruning import prune as prune_repository
 from seglog_rescue.backup.repository import Repository
-from seglog_rescue.backup.restoring import CheckedBackup, RestoredBackup, restore_snapshot, verify_snapshots
-from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, chosen_snapshot, opened
+from seglog_rescue.backup.restoring import CheckedBackup, RestoredBackup, restore_snapshots, verify_snapshots
+from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, chosen_snapshots, opened
 from seglog_rescue.operations.backup import backup as run_backup
 
 
 @public
 def plan_backup(
-    *log_directories: Location, to: Location, uncommitted: bool = False, **common: Unpack[CommonArguments]
+    *log_directories: Location,
+    to: Location,
+    uncommitted: bool = False,
+    leaders: bool = False,
+    **common: Unpack[CommonArguments],
 ) -> BackupOutcome:
     """Returns what `backup` would store and send now. Reads what is new, and writes nothing.
 
@@ -48,17 +52,22 @@ def plan_backup(
     ...     len(plan.snapshot.directories[0].partitions), os.path.exists(place + "/backup")
     (1, False)
     """
-    return _backup(log_directories, to, uncommitted, common, dry_run=True)
+    return _backup(log_directories, to, common, uncommitted=uncommitted, leaders=leaders, dry_run=True)
 
 
 @public
 def backup(
-    *log_directories: Location, to: Location, uncommitted: bool = False, **common: Unpack[CommonArguments]
+    *log_directories: Location,
+    to: Location,
+    uncommitted: bool = False,
+    leaders: bool = False,
+    **common: Unpack[CommonArguments],
 ) -> BackupOutcome:
     """Stores log directories of one broker as a snapshot in the repository `to`, beside the running broker too.
 
     A new or empty `to` becomes a repository. What earlier snapshots stored is not sent again. Logs are stored up to
-    their high watermarks; `uncommitted` stores those of a stopped broker to their ends. Damage is stored as it is:
+    their high watermarks; `uncommitted` stores those of a stopped broker to their ends. `leaders` leaves partitions to
+    the brokers that lead them by the cluster's metadata. Damage is stored as it is:
     `outcome.snapshot` has it by partition. `outcome.left_out` are sentences on partitions that could not be stored.
 
     Raises NotALogError, RefusedError if an unfinished run changes a log directory or `to` holds something else,
@@ -76,16 +85,22 @@ def backup(
     (True, [])
     [b'value']
     """
-    return _backup(log_directories, to, uncommitted, common, dry_run=False)
+    return _backup(log_directories, to, common, uncommitted=uncommitted, leaders=leaders, dry_run=False)
 
 
 def _backup(
-    log_directories: tuple[Location, ...], to: Location, uncommitted: bool, common: CommonArguments, *, dry_run: bool
+    log_directories: tuple[Location, ...],
+    to: Location,
+    common: CommonArguments,
+    *,
+    uncommitted: bool,
+    leaders: bool,
+    dry_run: bool,
 ) -> BackupOutcome:
     directories = local_paths_of(log_directories)
     work = workspace_of(common, directories)
-    request = BackupRequest(directories, path_of("to", to), flag("uncommitted", uncommitted), dry_run)
-    outcome = run_backup(work.fs, machine_files(), work.clock, request)
+    flags = flag("uncommitted", uncommitted), dry_run, flag("leaders", leaders)
+    outcome = run_backup(work.fs, machine_files(), work.clock, BackupRequest(directories, path_of("to", to), *flags))
     warn(*outcome.remarks)
     return outcome
 
@@ -137,7 +152,8 @@ def restore_backup(
 ) -> RestoredBackup:
     """Makes a log directory, or a directory of several, from a snapshot; every byte is compared with what was stored.
 
-    `snapshot` is the start of an id, or "latest" (default); `at_ms` chooses the newest snapshot that had ended then.
+    `snapshot` is the start of an id, or "latest". Without it, the newest snapshot of each broker counts, with `at_ms`
+    the newest that had ended then.
     Raises RefusedError if `output` is not empty, CorruptTierError for damage in the repository; then nothing is there.
 
     >>> import os, tempfile, seglog
@@ -153,9 +169,8 @@ def restore_backup(
     if snapshot is not None and at_ms is not None:
         raise ValueError("snapshot and at_ms both choose a snapshot: give one of them")
     from_repository = _opened(repository, common)
-    identity = chosen_snapshot(from_repository, snapshot, optional_time("at_ms", at_ms, work.clock))
-    contents = from_repository.read(identity)
-    return restore_snapshot(from_repository, contents, work.fs, local_path("output", output), lambda _size: None)
+    chosen = chosen_snapshots(from_repository, snapshot, optional_time("at_ms", at_ms, work.clock))
+    return restore_snapshots(from_repository, chosen, work.fs, local_path("output", output), lambda _size: None)
 
 
 @public

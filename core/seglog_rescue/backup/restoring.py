@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.errors import CorruptTierError, RefusedError
-from seglog.format.snapshot_manifest import Extent, Snapshot, StoredDirectory, StoredFile
+from seglog.format.snapshot_manifest import Extent, Snapshot, StoredDirectory, StoredFile, directory_names
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory
 from seglog.storage.filesystem import FileSystem
@@ -26,10 +26,11 @@ class RestoredBackup:
     bytes: int = 0
 
 
-def restore_snapshot(
-    repository: Repository, snapshot: Snapshot, fs: FileSystem, target: Path, progress: BytesRead
+def restore_snapshots(
+    repository: Repository, snapshots: Sequence[Snapshot], fs: FileSystem, target: Path, progress: BytesRead
 ) -> RestoredBackup:
-    """Makes `target` a log directory with the files of a snapshot; with several, a directory with one for each.
+    """Makes `target` a log directory with the files of a snapshot, or of one for each broker; with several, a directory
+    with one for each.
 
     Each byte is compared with what was stored. Raises CorruptTierError if it differs, RefusedError if `target` is not
     empty or the disk has no room; OSError. Then nothing is at `target`.
@@ -37,9 +38,10 @@ def restore_snapshot(
     done = RestoredBackup()
     with new_directory(fs, target) as place:
         free = fs.free_bytes(place)
-        if snapshot.size > free:
-            raise RefusedError(f"{target}: the snapshot has {snapshot.size} bytes, and the disk has room for {free}")
-        for directory, name in zip(snapshot.directories, snapshot.directory_names, strict=True):
+        size, directories = size_of(snapshots), [each for snapshot in snapshots for each in snapshot.directories]
+        if size > free:
+            raise RefusedError(f"{target}: the snapshot has {size} bytes, and the disk has room for {free}")
+        for directory, name in zip(directories, directory_names(directories), strict=True):
             inner = place / name if name else place
             if name:
                 fs.make_directory(inner)
@@ -47,6 +49,11 @@ def restore_snapshot(
             done.directories.append(target / name if name else target)
             fs.sync_directory(inner)
     return done
+
+
+def size_of(snapshots: Iterable[Snapshot]) -> int:
+    """Returns the bytes of all files in snapshots."""
+    return sum(snapshot.size for snapshot in snapshots)
 
 
 def _fill(

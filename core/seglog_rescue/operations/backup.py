@@ -20,25 +20,35 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
-from seglog.format.checkpoint import parse_meta_properties, parse_offset_checkpoint
+from seglog.format.checkpoint import format_offset_checkpoint, parse_meta_properties, parse_offset_checkpoint
 from seglog.format.filenames import PartitionState
 from seglog.format.snapshot_manifest import Snapshot, StoredDirectory, StoredFile, StoredPartition, format_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.scan.listing import LogDirectoryListing, PartitionDirectory, TargetKind, list_log_directory, resolve_path
+from seglog.scan.listing import (
+    OFFSET_CHECKPOINTS,
+    LogDirectoryListing,
+    PartitionDirectory,
+    TargetKind,
+    list_log_directory,
+    resolve_path,
+)
 from seglog.scan.view import is_held, require_no_run
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.metered_files import Gate, GatedFileSystem
 from seglog_rescue.backup.pruning import GRACE_MS
 from seglog_rescue.backup.repository import ObjectFiles, Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender, Sent
 from seglog_rescue.backup.storing import Cut, PartitionStore, seen_digest
-from seglog_stores.tiers.snapshots import ended_ms, require_one_source, source_of
+from seglog_stores.tiers.contents import MadeFile
+from seglog_stores.tiers.snapshots import ended_ms, source_of
 
 _GROUP_TOPICS = (OFFSETS_TOPIC, SHARE_TOPIC)
 _TRIES = 4  # of a partition whose files vanish while they are stored
@@ -57,25 +67,28 @@ _FILES = (
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
     """Log directories, and the repository. `uncommitted`: logs of stopped brokers are stored beyond their high
-    watermarks. `dry_run`: nothing is written.
+    watermarks. `dry_run`: nothing is written. `leaders`: partitions are left out that another broker leads.
     """
 
     log_directories: Sequence[Path]
     repository: Path
     uncommitted: bool = False
     dry_run: bool = False
+    leaders: bool = False
 
 
 @dataclass(slots=True)
 class BackupOutcome:
     """What a run stored. `manifest_bytes` and `sent` are what it sent, or would; `unchanged` partitions cost nothing.
-    `left_out` are sentences on partitions that are not in the snapshot; `remarks` on what else an operator should know.
+    `led_elsewhere` counts those that were left to other brokers. `left_out` are sentences on partitions that are not in
+    the snapshot; `remarks` on what else an operator should know.
     """
 
     snapshot: Snapshot
     sent: Sent
     manifest_bytes: int = 0
     unchanged: int = 0
+    led_elsewhere: int = 0
     left_out: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -96,26 +109,41 @@ class _Source:
 
 
 def backup(
-    fs: FileSystem, store: ObjectFiles, clock: Clock, request: BackupRequest, progress: BytesRead = lambda _size: None
+    fs: FileSystem,
+    store: ObjectFiles,
+    clock: Clock,
+    request: BackupRequest,
+    progress: BytesRead = lambda _size: None,
+    gate: Gate | None = None,
 ) -> BackupOutcome:
-    """Makes a snapshot. `progress` is called with bytes that were stored or found stored.
+    """Makes a snapshot. `progress` is called with bytes that were stored or found stored. The reads of the source pass
+    the `gate`, which limits and stops those of a thread inside it.
 
     Raises NotALogError, RefusedError if a run that changes a log directory is not finished, if the repository lies in
     one, or if another run has written a snapshot of them meanwhile; CorruptTierError for a damaged repository; OSError.
     """
-    return _Run(fs, store, clock, request, progress).run()
+    return _Run(fs, store, clock, request, progress, gate).run()
 
 
 class _Run:
     def __init__(
-        self, fs: FileSystem, store: ObjectFiles, clock: Clock, request: BackupRequest, progress: BytesRead
+        self,
+        fs: FileSystem,
+        store: ObjectFiles,
+        clock: Clock,
+        request: BackupRequest,
+        progress: BytesRead,
+        gate: Gate | None,
     ) -> None:
-        self._fs, self._clock, self._request, self._progress = fs, clock, request, progress
+        self._fs, self._gate = fs if gate is None else GatedFileSystem(fs, gate), gate
+        self._clock, self._request, self._progress = clock, request, progress
         self._repository = Repository(store, request.repository)
         self._started = clock.now_ms()
         self._left_out: list[str] = []
         self._remarks: list[str] = []
         self._unchanged = 0
+        self._led_elsewhere: set[TopicPartition] = set()
+        self._others = 0  # partitions that were left to their leaders
         self._seen: set[tuple[object, str]] = set()  # brokers' partitions that were stored or left out
 
     def run(self) -> BackupOutcome:
@@ -138,6 +166,8 @@ class _Run:
             for listing, stored in zip(listings, described, strict=True)
             for old in [_same(stored, base)]
         ]
+        if self._request.leaders:
+            self._led_elsewhere = led_elsewhere(self._fs, described)
         self._store_partitions(sources)
         self._sender.flush()
         return self._committed(sources, tag, base)
@@ -230,6 +260,8 @@ class _Run:
                     " acknowledged since are not in the snapshot"
                 )
                 return
+            if self._gate is not None:
+                self._gate.before()
             self._clock.sleep(_POLL_S)
 
     def _version(self, path: Path) -> tuple[int, int] | None:
@@ -248,6 +280,10 @@ class _Run:
         for directory in directories:
             if _replica(source, directory) in self._seen:
                 continue  # moved here from a directory where it was stored: no broker starts on two
+            if directory.topic_partition in self._led_elsewhere:
+                self._others += 1
+                self._seen.add(_replica(source, directory))
+                continue
             try:
                 stored = self._stored(source, directory)
             except (NotALogError, FileNotFoundError, RefusedError, PermissionError) as error:
@@ -279,16 +315,28 @@ class _Run:
 
     def _store_files(self, source: _Source) -> None:
         """Stores the files of a log directory. The mark of a clean shutdown is only true of whole logs."""
-        whole = source.closed and all(partition.cut is None for partition in source.partitions)
+        is_part = bool(self._led_elsewhere)
+        whole = source.closed and not is_part and all(partition.cut is None for partition in source.partitions)
         names = [*_FILES, filenames.HIGH_WATERMARK_CHECKPOINT, *([filenames.CLEAN_SHUTDOWN_FILE] if whole else ())]
         for name in names:
             path = source.listing.path / name
             try:
-                with self._fs.open(path, "r") as file:
-                    status, old = file.status(), source.old_files.get(name)
-                    source.files.append(self._sender.extended(name, file, status.size, status, old, ""))
+                with self._fs.open(path, "r") as file, self._as_stored(file) as stored:
+                    status, old = stored.status(), source.old_files.get(name)
+                    source.files.append(self._sender.extended(name, stored, status.size, status, old, ""))
             except FileNotFoundError:
                 continue
+
+    def _as_stored(self, file: File) -> File:
+        """Returns a file of a log directory; a checkpoint without the partitions that are left to other brokers."""
+        if not self._led_elsewhere or file.path.name not in OFFSET_CHECKPOINTS:
+            return file
+        try:
+            offsets = parse_offset_checkpoint(file.read_at(0, min(file.size(), _CHECKPOINT_BYTES)), file.path)
+        except CorruptCheckpointError:
+            return file  # stored as it is
+        data = format_offset_checkpoint({key: at for key, at in offsets.items() if key not in self._led_elsewhere})
+        return MadeFile(data, file.status()._replace(size=len(data))).open(file.path)
 
     def _committed(self, sources: Sequence[_Source], tag: str, base: Snapshot | None) -> BackupOutcome:
         ended = self._clock.now_ms()
@@ -301,8 +349,10 @@ class _Run:
             )
             for source in sources
         )
-        snapshot = Snapshot(snapshot_id(ended, tag), self._started, ended, self._request.uncommitted, directories)
-        outcome = BackupOutcome(snapshot, self._sender.sent, 0, self._unchanged, self._left_out, self._remarks)
+        identity, flags = snapshot_id(ended, tag), (self._request.uncommitted, self._request.leaders)
+        snapshot = Snapshot(identity, self._started, ended, *flags, directories)
+        unchanged, others = self._unchanged, self._others
+        outcome = BackupOutcome(snapshot, self._sender.sent, 0, unchanged, others, self._left_out, self._remarks)
         if self._request.dry_run:
             outcome.manifest_bytes = len(format_snapshot(snapshot))
             return outcome
@@ -331,6 +381,29 @@ def _replica(source: _Source, directory: PartitionDirectory) -> tuple[object, st
     stored = source.stored
     broker = stored.path if stored.node_id is None else (stored.cluster_id, stored.node_id)
     return broker, directory.path.name
+
+
+def led_elsewhere(fs: FileSystem, directories: Sequence[StoredDirectory]) -> set[TopicPartition]:
+    """Returns the partitions on a broker's log directories that another broker leads, by the newest of their metadata.
+
+    Raises RefusedError if none has it, or if a directory does not tell whose it is. A partition without a leader, or of
+    which the metadata does not know, is none of them.
+    """
+    nodes = {directory.node_id for directory in directories}
+    if len(nodes) != 1 or None in nodes:
+        raise RefusedError(
+            "--leaders needs the log directories of one broker, each with its node.id in meta.properties"
+        )
+    (node_id,) = (node for node in nodes if node is not None)
+    known = [read_cluster_metadata(fs, Path(directory.path), assignments=True) for directory in directories]
+    images = sorted((each for each in known if each is not None), key=lambda image: image.end_offset)
+    if not images:
+        raise RefusedError(
+            f"leaders are not known: none of {', '.join(directory.path for directory in directories)} has the cluster's"
+            f" metadata, {filenames.CLUSTER_METADATA_TOPIC}-0; name metadata.log.dir, too"
+        )
+    assigned = images[-1].assigned_to(node_id)
+    return {key for key, _, assignment in assigned if assignment.leader not in (node_id, -1)}
 
 
 def _of_groups(directory: PartitionDirectory) -> bool:
@@ -368,14 +441,28 @@ def opened(store: ObjectFiles, place: Path) -> Repository:
     return repository
 
 
-def chosen_snapshot(repository: Repository, name: str | None, at_ms: int | None) -> str:
-    """Returns the id of the snapshot that a name begins, or of the newest one that had ended at a time; with neither,
-    of the newest. Raises RefusedError if there is none, or if a time leaves several directories to choose from.
+def chosen_snapshots(repository: Repository, name: str | None, at_ms: int | None) -> list[Snapshot]:
+    """Returns the snapshot that a name begins, or of each broker the newest one that had ended at a time; with neither,
+    the newest of each. Brokers that no directory names count by their directories. The order is by broker.
+
+    Raises RefusedError if there is none, CorruptTierError for a damaged manifest.
     """
     if name is not None:
-        return repository.named(name)
+        return [repository.read(repository.named(name))]
     ids = [identity for identity in repository.ids() if at_ms is None or ended_ms(identity) <= at_ms]
     if not ids:
         raise RefusedError(f"{repository.place} has no snapshot{'' if at_ms is None else ' that had ended by then'}")
-    require_one_source(repository.place, ids)
-    return ids[-1]
+    newest = {source_of(identity): identity for identity in ids}
+    of_brokers: dict[tuple[str, ...], Snapshot] = {}
+    for identity in sorted(newest.values()):  # a later one of the same broker takes the place of an earlier one
+        snapshot = repository.read(identity)
+        of_brokers[_brokers_of(snapshot)] = snapshot
+    return [of_brokers[broker] for broker in sorted(of_brokers)]
+
+
+def _brokers_of(snapshot: Snapshot) -> tuple[str, ...]:
+    brokers = {(each.cluster_id, each.node_id) for each in snapshot.directories if each.node_id is not None}
+    if len(brokers) != 1:
+        return ("", source_of(snapshot.id))
+    ((cluster_id, node_id),) = brokers
+    return (str(cluster_id), f"{node_id:010d}")

@@ -26,6 +26,7 @@ from seglog.format.snapshot_manifest import (
     VERSION,
     Snapshot,
     StoredFile,
+    directory_names,
     parse_snapshot,
     snapshot_id_of,
 )
@@ -80,7 +81,7 @@ class Snapshots:
             ids = [identity for identity in ids if not tag or source_of(identity) == tag]
             if not ids:
                 raise RefusedError(f"{self.place} has no snapshot{f' whose id ends with {tag}' if tag else ''}")
-            require_one_source(self.place, ids)
+            _require_one_source(self.place, ids)
             return ids[-1]
         matching = [identity for identity in ids if identity.startswith(text)]
         if len(matching) != 1:
@@ -98,7 +99,7 @@ class Snapshots:
         return self.place / folder / f"{identity}{SNAPSHOT_SUFFIX}"
 
 
-def require_one_source(place: Path, ids: list[str]) -> None:
+def _require_one_source(place: Path, ids: list[str]) -> None:
     """Raises RefusedError if the snapshots are of several sets of log directories: the newest of all means nothing."""
     sources = sorted({source_of(identity) for identity in ids})
     if len(sources) > 1:
@@ -142,7 +143,7 @@ class ShownSnapshot:
     @property
     def log_directories(self) -> list[Path]:
         """The log directories, in the order of the manifest."""
-        return [self.root / name for name in self.snapshot.directory_names]
+        return [self.root / name for name in directory_names(self.snapshot.directories)]
 
     def places(self) -> Iterator[TierPlace]:
         """Yields the partitions."""
@@ -235,7 +236,7 @@ def checkpoints_for(fs: FileSystem, log_directory: Path, name: TopicPartition) -
 
 def require_single(shown: ShownSnapshot, path: Path) -> None:
     """Raises NotALogError if the path means a snapshot of several log directories: one of them must be named."""
-    names = shown.snapshot.directory_names
+    names = directory_names(shown.snapshot.directories)
     if path == shown.root and len(names) != 1:
         every = ", ".join(str(shown.root / name) for name in names[:10])
         what = f"this snapshot has {len(names)} log directories: name one of {every}" if names else "it holds nothing"

@@ -19,8 +19,8 @@ from seglog.storage.filesystem import File, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository
-from seglog_rescue.backup.restoring import restore_snapshot, verify_snapshots
-from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup, chosen_snapshot
+from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
+from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup, chosen_snapshots
 from tests.support.command_line import clean_logs, json_lines, keep_partitions, run
 from tests.support.log_files import batch, contents_below
 from tests.support.manual_clock import ManualClock
@@ -63,7 +63,7 @@ def restored(place: Path, target: Path, identity: str = "latest") -> Path:
     """The log directory that a snapshot becomes."""
     repository = Repository(machine_files(), place)
     snapshot = repository.read(repository.named(identity))
-    restore_snapshot(repository, snapshot, LocalFileSystem(), target, lambda _size: None)
+    restore_snapshots(repository, [snapshot], LocalFileSystem(), target, lambda _size: None)
     return target
 
 
@@ -449,16 +449,17 @@ def test_a_snapshot_is_chosen_by_name_or_by_time(tmp_path: Path) -> None:
     ids = [stored(logs, tmp_path / "backup").snapshot.id for _ in range(3)]
     repository = Repository(machine_files(), tmp_path / "backup")
     assert repository.ids() == ids
-    assert chosen_snapshot(repository, None, None) == ids[-1]
-    assert chosen_snapshot(repository, None, 1_700_000_001_999) == ids[1]
-    assert chosen_snapshot(repository, ids[0][:18], None) == ids[0]
+    assert [each.id for each in chosen_snapshots(repository, None, None)] == [ids[-1]]
+    assert [each.id for each in chosen_snapshots(repository, None, 1_700_000_001_999)] == [ids[1]]
+    assert [each.id for each in chosen_snapshots(repository, ids[0][:18], None)] == [ids[0]]
     with pytest.raises(RefusedError, match="had ended by then"):
-        chosen_snapshot(repository, None, 1)
+        chosen_snapshots(repository, None, 1)
     with pytest.raises(RefusedError, match="3 snapshots whose id begins"):
-        chosen_snapshot(repository, "2023", None)
+        chosen_snapshots(repository, "2023", None)
     stored(logs_of(tmp_path / "others", batch(0)), tmp_path / "backup")
+    assert len(chosen_snapshots(repository, None, None)) == 2
     with pytest.raises(RefusedError, match="2 different sets"):
-        chosen_snapshot(repository, None, None)
+        chosen_snapshots(repository, "latest", None)
 
 
 def test_a_restore_asks_for_room_and_an_empty_place(tmp_path: Path) -> None:
@@ -475,4 +476,4 @@ def test_a_restore_asks_for_room_and_an_empty_place(tmp_path: Path) -> None:
     repository = Repository(machine_files(), tmp_path / "backup")
     snapshot = repository.read(repository.named("latest"))
     with pytest.raises(RefusedError, match="room for 10"):
-        restore_snapshot(repository, snapshot, Full(LocalFileSystem()), tmp_path / "other", lambda _size: None)
+        restore_snapshots(repository, [snapshot], Full(LocalFileSystem()), tmp_path / "other", lambda _size: None)

@@ -17,7 +17,7 @@ from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog_rescue.backup.pruning import KeepRules, prune
 from seglog_rescue.backup.repository import Repository
-from seglog_rescue.backup.restoring import restore_snapshot, verify_snapshots
+from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
 from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
@@ -64,7 +64,7 @@ def require_whole(repository: Repository) -> None:
 
 def require_restored(repository: Repository, logs: Path, target: Path) -> None:
     snapshot = repository.read(repository.ids()[-1])
-    restore_snapshot(repository, snapshot, LocalFileSystem(), target, lambda _size: None)
+    restore_snapshots(repository, [snapshot], LocalFileSystem(), target, lambda _size: None)
     assert contents_below(target) == contents_below(logs)
     shutil.rmtree(target)
 
@@ -103,7 +103,7 @@ def test_a_restore_that_fails_leaves_nothing_under_the_name(tmp_path: Path, kind
 
     def work(fs: FileSystem) -> None:
         shutil.rmtree(tmp_path / "new", ignore_errors=True)
-        restore_snapshot(repository, snapshot, fs, tmp_path / "new", lambda _size: None)
+        restore_snapshots(repository, [snapshot], fs, tmp_path / "new", lambda _size: None)
 
     for at in moments(calls_of(work), kind):
         with suppress(OSError, Killed):
