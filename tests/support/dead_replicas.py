@@ -66,7 +66,12 @@ TOOLS = {
 
 FOUND = (
     *("static quorum", "dynamic quorum", "without ELR", "with ELR", KAFKA_VERSION, NEWER_KAFKA_VERSION),
-    *("a replica is eligible", "compacted apart", "acknowledged records given up by an election"),
+    *(
+        "a replica is eligible",
+        "compacted apart",
+        "a copy that cannot be loaded",
+        "acknowledged records given up by an election",
+    ),
     *("elected by hand", "copied anew", "salvaged", "written to files", "no order fits every partition"),
 )
 
@@ -167,10 +172,30 @@ def without_superseded(lost: set[Row], predicted: set[Row], kept: set[Row], shar
 def start_from(trial: Trial, node: int, nodes: Nodes, place: Path) -> set[tuple[str, Row]]:
     """Starts the cluster from one broker, which is elected for every partition; returns what was lost."""
     dying = trial.dying.copied(place)
+    unloadable = {
+        each.copy.facts.directory
+        for verdict in trial.report.partitions
+        for each in verdict.copies
+        if each.copy.node == node and each.copy.facts.problem
+    }
+    if unloadable and len(dying.paths[node]) == 1:
+        trial.outcome.wrong += started_anyway(dying, node, nodes)
+    for directory in unloadable:  # as the steps do
+        shutil.rmtree(place / Path(directory).relative_to(trial.dying.place))
     with revived(dying, nodes) as cluster:
         cluster.start(node)
         elect(cluster.admin(), cluster.brokers, [])
     return trial.judge(dict.fromkeys(trial.rows, node), rows_of({node: dying.paths[node]}), f"from broker {node}")
+
+
+def started_anyway(dying: DyingCluster, node: int, nodes: Nodes) -> Iterator[str]:
+    """A sentence if a broker starts with a log of which the report says that it cannot load it."""
+    with revived(dying, nodes) as cluster:
+        try:
+            cluster.start(node)
+        except RuntimeError:
+            return
+    yield f"broker {node} has loaded what the report says it cannot load"
 
 
 # --- the printed lines --------------------------------------------------------------------------------------
@@ -323,6 +348,8 @@ def found_in(trial: Trial) -> Iterator[str]:
     entries = [verdict.entry for verdict in report.partitions if verdict.entry is not None]
     if any(entry.eligible for entry in entries):
         yield "a replica is eligible"
+    if any(each.copy.facts.problem for verdict in report.partitions for each in verdict.copies):
+        yield "a copy that cannot be loaded"
     if any(len({each.copy.facts.cleaned for each in verdict.copies}) > 1 for verdict in report.partitions):
         yield "compacted apart"
     if any(

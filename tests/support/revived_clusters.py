@@ -73,6 +73,7 @@ class Revived:
             properties = with_dynamic_quorum(properties)
         refusal = self._nodes.of(self._dying.kind, node).start_with(properties)
         if refusal:
+            self._nodes.of(self._dying.kind, node).end()
             raise RuntimeError(f"node {node} did not start: {refusal}")
 
     def stop(self, node: int) -> None:

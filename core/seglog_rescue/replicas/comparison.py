@@ -306,7 +306,8 @@ class _Partition:
             if first < end:
                 held = extent(holder.facts.marks, first, end)
                 newest = holder.facts.newest_timestamp
-                yield Loss(holder.node, first, end, cause, word, held.records, held.exact, held.first_timestamp, newest)
+                exact = held.exact and cause is not Cause.COMPACTED
+                yield Loss(holder.node, first, end, cause, word, held.records, exact, held.first_timestamp, newest)
                 first = end
 
     def _uncommitted_from(self, holder: Copy) -> int:

@@ -2,8 +2,9 @@
 
 1. Copy what only a copy that will be cut holds; write to files what of it no producer was told is safe.
 2. Start the brokers in the order that loses the least; where nobody in sync is left, elect by hand.
-3. A copy that is damaged, or would lack keys of a compacted topic, is moved away before its broker starts, so that it
-   is copied anew from its leader; if its broker must start before that one, it is stopped once more in the end.
+3. A copy that its broker cannot load is moved away before it starts. So is one that is damaged or would lack keys of a
+   compacted topic, so that it is copied anew from its leader; if its broker must start before that one, it is stopped
+   once more in the end.
 4. Bring the records that were saved into the running cluster.
 """
 
@@ -41,12 +42,14 @@ class Step:
 def steps(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start, unclean: Sequence[str]) -> list[Step]:
     """Returns the steps in order; none if every choice is as good as another."""
     asked = [verdict for verdict in verdicts if not verdict.agrees and verdict.choice is not None]
+    unloadable = list(_unloadable(verdicts))
     if not asked:
-        return []
+        return unloadable
     return [
         *_held_off(unclean),
         *_saved(asked, start),
         *_written_out(asked, start),
+        *unloadable,
         *_started(cluster, asked, start),
         *_in_doubt(asked, start),
         *_moved_late(asked, start),
@@ -126,6 +129,22 @@ def _written_out(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator
             f" (it may have been sent again): {_names([copy for copy, _, _ in every])}"
         )
         yield Step(f"broker {node}", why, tuple(lines))
+
+
+def _unloadable(verdicts: Sequence[PartitionVerdict]) -> Iterator[Step]:
+    """Yields the lines that move away what a broker cannot load: with one such log it takes the whole log directory
+    offline, and does not start at all if it has no other one (LogDirFailureChannel)."""
+    by_node: dict[int, list[Copy]] = {}
+    for verdict in verdicts:
+        for each in verdict.copies:
+            if each.copy.facts.problem and not is_url(each.copy.facts.directory):
+                by_node.setdefault(each.copy.node, []).append(each.copy)
+    for node, copies in sorted(by_node.items()):
+        why = (
+            f"broker {node} cannot load {_names(copies)}, and loses its log directory by that; try `seglog repair` or"
+            " `seglog salvage` first, and then run `seglog replicas` again. Else move them away:"
+        )
+        yield Step(f"broker {node}", why, _moving(copies))
 
 
 def _reading(first: int, end: int, directory: str, file: str) -> str:

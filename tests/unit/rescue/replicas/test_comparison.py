@@ -179,6 +179,19 @@ def test_what_no_producer_was_told_is_safe_is_written_to_a_file_before_its_broke
     assert not any(line.startswith(("cp ", "seglog replay")) for line in lines)
 
 
+def test_a_copy_that_its_broker_cannot_load_is_moved_away_before_that_broker_starts(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 10, [0] * 8)
+    (one / "orders-0" / "leader-epoch-checkpoint").write_bytes(bytes(14))
+    assigned(two, [1, 2], isr=[1])
+    report = report_of(one, two)
+    lines = list(step_lines(report))
+    (start,) = [number for number, line in enumerate(lines) if ": start broker 1," in line]
+    assert lines.index(f"mv {one}/orders-0 {tmp_path}/replicas-aside-1") < start
+    assert report.start.order == (2, 1)
+    shutil.rmtree(two / "orders-0")
+    assert f"mv {one}/orders-0 {tmp_path}/replicas-aside-1" in step_lines(report_of(one, two))
+
+
 def test_a_compacted_copy_that_is_cut_lacks_the_old_records_of_keys_whose_new_ones_are_cut(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 10, [0] * 10)
     new = [batch(i, value=b"new") for i in range(4, 10)]
@@ -188,6 +201,7 @@ def test_a_compacted_copy_that_is_cut_lacks_the_old_records_of_keys_whose_new_on
     verdict = verdict_of(one, two)
     assert verdict.choice == 2
     assert losses(verdict, 1)[-1] == (2, 0, 7, "compacted for what is lost", "perhaps")
+    assert not verdict.choices[1].losses[-1].exact
     flip(log_of(one), 3, len(new[0]))
     assert not any("compacted" in cause for _, _, _, cause, _ in losses(verdict_of(one, two), 1))
 
