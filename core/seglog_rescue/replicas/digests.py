@@ -90,20 +90,20 @@ class LogDigest:
 
     def _add(self, rows: np.ndarray) -> None:
         base, epochs = rows["base_offset"], rows["leader_epoch"]
-        self._coarsen(min(len(rows), (int(base[-1]) - int(base[0])) // self._step))
+        self._coarsen(len(rows), int(base[-1]) - int(base[0]))
         before = np.concatenate(([self._before], base[:-1]))
         begins = epochs > np.concatenate(([self._epoch], epochs[:-1]))
         counts = _record_counts(rows)
         sums = np.cumsum(_hashes(rows), dtype=np.uint64) + np.uint64(self._digest)
         batches, records = self._batches, np.cumsum(counts) + self._records
         edges = np.flatnonzero((base // self._step != before // self._step) | begins).tolist()
-        times = rows["base_timestamp"]
         if (edges and edges[0] > 0) or not edges:
-            self._mind(times[: edges[0] if edges else len(times)])
-        for at, until in pairwise([*edges, len(rows)]):
+            self._mind(rows["base_timestamp"][: edges[0] if edges else len(rows)])
+        least = _smallest_of_each(rows["base_timestamp"], edges)
+        for at, time in zip(edges, least, strict=True):
             total = int(records[at - 1]) if at else self._records
             digest = (int(sums[at - 1]) if at else self._digest) % (1 << DIGEST_BITS)
-            mark = Mark(int(base[at]), batches + at, total, digest, _smallest(times[at:until]))
+            mark = Mark(int(base[at]), batches + at, total, digest, time)
             self._marks.append((mark, int(before[at]), bool(begins[at])))
             if begins[at]:
                 self._epochs.append((int(epochs[at]), int(base[at])))
@@ -113,11 +113,10 @@ class LogDigest:
         self._newest_timestamp = max(self._newest_timestamp, int(rows["max_timestamp"].max()))
         self._coarsen()
 
-    def _coarsen(self, more: int = 0) -> None:
-        """Makes room for `more` marks at the present step, if there are too many."""
-        while len(self._marks) + more > 2 * _FINE_MARKS:
+    def _coarsen(self, rows: int = 0, span: int = 0) -> None:
+        """Makes room for the marks of so many rows, which lie in so many offsets, if there would be too many."""
+        while len(self._marks) + min(rows, span // self._step) > 2 * _FINE_MARKS:
             self._step *= 2
-            more //= 2
             self._thin(self._is_fine)
 
     def _is_fine(self, mark: Mark, before: int, begins: bool) -> bool:
@@ -134,13 +133,16 @@ class LogDigest:
     def _thin(self, keep: Callable[[Mark, int, bool], bool]) -> None:
         """Drops marks that are not retained; the one before takes over their smallest timestamps."""
         retained: list[tuple[Mark, int, bool]] = []
-        for mark, before, begins in self._marks:
-            if not retained or keep(mark, before, begins):
-                retained.append((mark, before, begins))
+        times: list[int] = []
+        for entry in self._marks:
+            if not retained or keep(*entry):
+                retained.append(entry)
+                times.append(entry[0].first_timestamp)
             else:
-                last = retained[-1]
-                least = _least_time(last[0].first_timestamp, mark.first_timestamp)
-                retained[-1] = (replace(last[0], first_timestamp=least), last[1], last[2])
+                times[-1] = _least_time(times[-1], entry[0].first_timestamp)
+        for at, ((mark, before, begins), time) in enumerate(zip(retained, times, strict=True)):
+            if mark.first_timestamp != time:
+                retained[at] = replace(mark, first_timestamp=time), before, begins
         self._marks = retained
 
     def marks(self) -> tuple[Mark, ...]:
@@ -228,6 +230,15 @@ def _record_counts(rows: np.ndarray) -> np.ndarray:
 def _smallest(times: np.ndarray) -> int:
     stamped = times[times >= 0]
     return int(stamped.min()) if len(stamped) else -1
+
+
+def _smallest_of_each(times: np.ndarray, edges: list[int]) -> list[int]:
+    """Returns `_smallest` of each stretch from one of the edges to the next; the last one ends with `times`."""
+    if not edges:
+        return []
+    none = np.iinfo(np.int64).max
+    least = np.minimum.reduceat(np.where(times >= 0, times, none), edges)
+    return np.where(least == none, -1, least).tolist()
 
 
 def _least_time(time: int, other: int) -> int:
