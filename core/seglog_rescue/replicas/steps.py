@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.escaping import command_line
-from seglog.model import TopicPartition
 from seglog.remote_path import is_url
 from seglog.units import count_text
 from seglog_rescue.replicas.cluster import Cluster, Copy
@@ -268,29 +267,39 @@ def _in_doubt(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[St
 
 
 def _brought_back(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    by_node: dict[int, list[tuple[Copy, int, int]]] = {}
     for verdict in verdicts:
-        for copy, first, end in _lost_copies(verdict, start):
-            remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
-            place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
-            name, key, lines = f"{copy.facts.name}.broker-{copy.node}", verdict.partition, []
-            if _is_damaged(copy):
-                aside = Path(f"salvaged-broker-{copy.node}") if remote else Path(f"{_aside(copy)}-salvaged")
-                whole = str(aside / copy.facts.name)
-                lines.append(command_line("seglog", "salvage", place, "-o", whole))
-                place = whole
-            yield Step(
-                f"broker {copy.node}",
-                f"{key}: offsets {first} to {end - 1} are only in the copy: `seglog read` writes them to a file;"
-                f" `seglog replay` produces the whole copy, from its first offset on, into a topic of its own"
-                f" ({_topic_of(key)}, which must exist, with as many partitions)",
-                (
-                    *lines,
-                    _reading(first, end, place, f"{name}.jsonl"),
-                    f"seglog replay --to {_BOOTSTRAP} "
-                    + command_line("--state", f"{name}.state", "--topic", f"{key.topic}={_topic_of(key)}", place),
-                ),
-            )
+        for lost in _lost_copies(verdict, start):
+            by_node.setdefault(lost[0].node, []).append(lost)
+    for node, every in sorted(by_node.items()):
+        copies = [copy for copy, _, _ in every]
+        topics = list(dict.fromkeys(copy.facts.topic for copy in copies))
+        salvaged, places = _readable_places(copies)
+        read = [
+            _reading(first, end, place, f"{copy.facts.name}.broker-{node}.jsonl")
+            for (copy, first, end), place in zip(every, places, strict=True)
+        ]
+        renamed = [word for topic in topics for word in ("--topic", f"{topic}={topic}-saved")]
+        replay = command_line("--state", f"broker-{node}.state", *renamed, *places)
+        why = (
+            f"bring back what only broker {node} held of {_names(copies)}: `seglog read` writes those records to files;"
+            " `seglog replay` produces the whole copies, from their first offsets on, into topics of their own, which"
+            f" must exist with as many partitions: {', '.join(f'{topic}-saved' for topic in topics[:5])}"
+            + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
+        )
+        yield Step(f"broker {node}", why, (*salvaged, *read, f"seglog replay --to {_BOOTSTRAP} {replay}"))
 
 
-def _topic_of(key: TopicPartition) -> str:
-    return f"{key.topic}-saved"
+def _readable_places(copies: Sequence[Copy]) -> tuple[list[str], list[str]]:
+    """Returns the lines that salvage damaged ones of the copies put aside, and where each can be read afterwards."""
+    lines, places = [], []
+    for copy in copies:
+        remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
+        place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
+        if _is_damaged(copy):
+            aside = Path(f"salvaged-broker-{copy.node}") if remote else Path(f"{_aside(copy)}-salvaged")
+            whole = str(aside / copy.facts.name)
+            lines.append(command_line("seglog", "salvage", place, "-o", whole))
+            place = whole
+        places.append(place)
+    return lines, places

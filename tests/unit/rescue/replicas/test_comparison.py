@@ -179,6 +179,20 @@ def test_what_no_producer_was_told_is_safe_is_written_to_a_file_before_its_broke
     assert not any(line.startswith(("cp ", "seglog replay")) for line in lines)
 
 
+def test_what_several_copies_of_a_broker_held_is_brought_back_by_one_replay(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 9, "clicks-0": [0] * 8})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 5 + [2], "clicks-0": [0] * 3 + [2]})
+    records = [*topic_records("orders", [[1, 2]], epoch=2), *topic_records("clicks", [[1, 2]], epoch=2)]
+    write_metadata_log(two, [registration(1), registration(2), *records])
+    watermark(one, 9)
+    lines = [line for line in step_lines(report_of(one, two)) if line.startswith("seglog ")]
+    assert [line.rpartition(" > ")[2] for line in lines[:-1]] == ["clicks-0.broker-1.jsonl", "orders-0.broker-1.jsonl"]
+    assert lines[-1].endswith(
+        f" --state broker-1.state --topic clicks=clicks-saved --topic orders=orders-saved"
+        f" {tmp_path}/replicas-aside-1/clicks-0 {tmp_path}/replicas-aside-1/orders-0"
+    )
+
+
 def test_a_copy_that_its_broker_cannot_load_is_moved_away_before_that_broker_starts(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 10, [0] * 8)
     (one / "orders-0" / "leader-epoch-checkpoint").write_bytes(bytes(14))
