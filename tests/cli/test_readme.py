@@ -51,7 +51,7 @@ def test_the_night_table_names_the_command_for_each_symptom(symptom: str, comman
     ("marker", "beginning"),
     [
         ("main-command", "python3 core/native/install.py && .venv/bin/seglog "),
-        ("test-command", "python3 -m venv --upgrade-deps .venv && .venv/bin/pip install -q --group dev "),
+        ("test-command", "python3 -m venv --upgrade-deps .venv && .venv/bin/pip install -q --no-compile --group dev "),
     ],
 )
 def test_the_two_commands_are_one_line_each(marker: str, beginning: str) -> None:
