@@ -15,14 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import json_lines, run
-from tests.support.dead_applications import (
+from tests.support.applications import (
     COPY,
     PARTITIONS,
     READERS,
-    Dead,
     Files,
-    Outcome,
     Written,
     commit,
     counting,
@@ -30,13 +27,14 @@ from tests.support.dead_applications import (
     is_settled,
     until,
 )
+from tests.support.command_line import json_lines, run
+from tests.support.dead_applications import Dead, Outcome
 from tests.support.kafka.jvm import KAFKA_VERSION
 from tests.support.kafka.released_broker import ReleasedBroker
-from tests.support.kafka.tools import java, tool
+from tests.support.kafka.tools import SHARE_GROUPS, java, tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 SHARED, MARKS = 60, "aaaraa"  # a record that was released comes again
 TOPICS_OF_APPLICATIONS = {
     "counting-counts-changelog",

@@ -14,10 +14,8 @@ from seglog_rescue.operations.groups import coordinator_partition
 from tests.support.command_line import environment, json_lines, run
 from tests.support.group_records import commit
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.tools import GROUPS, java, tool
+from tests.support.kafka.tools import GROUPS, SHARE_GROUPS, java, tool
 from tests.support.open_logs import opened_log
-
-SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
 
 def rows(text: str, columns: int) -> set[tuple[str, ...]]:

@@ -1,146 +1,82 @@
 """Applications that keep their memory in a cluster, and that cluster killed: what each does afterwards.
 
-    python -m tests.support.dead_applications [--first 1] [--count 20] [--release 4.3.0] [--dynamic]
+    python -m tests.support.dead_applications [--first 1] [--count 20] [--release 4.3.0] [--dynamic] [--brokers 3]
 
 Of each seed a node is filled and killed under load. Then copies of its directory go on: restarted plainly, after
 `rebuild`, and after `transplant` into a new cluster. What every application has done in the end must be the same.
+With `--brokers 3` it is a cluster of three and a controller, static or dynamic by the seed; all topics have three
+replicas, and one broker may die earlier than the others.
 
 - A Streams application with exactly-once semantics counts words (topic `words`).
 - A source connector copies a file to `lines`, and a sink connector `numbers` to a file. Both run in one distributed
   worker of Connect, with its three topics.
 - MirrorMaker's connectors in the same worker copy `numbers` to `old.numbers`, and the offsets of the group `readers`
   to the copy. Source and target are the same cluster, so that all of its memory dies.
-- A share group reads `shared`; see `test_applications_go_on`.
+- A member of a share group accepts and releases records of `queue`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import fcntl
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from seglog.errors import SeglogError
+from tests.support.applications import (
+    COPY,
+    PARTITIONS,
+    READERS,
+    Files,
+    Worker,
+    Written,
+    busy_sharing,
+    commit,
+    committed,
+    counting,
+    ends,
+    is_settled,
+    shared_rest,
+    until,
+    values,
+)
 from tests.support.command_line import json_lines, run
-from tests.support.consumers import librdkafka_rows
-from tests.support.kafka.broker import free_ports
-from tests.support.kafka.jvm import KAFKA_VERSION, application_jars, compiled, find_java, maven_jars
+from tests.support.dying_clusters import NODES, Kind, format_broker, format_controller
+from tests.support.dying_clusters import SETTINGS as REPLICATED
+from tests.support.kafka.jvm import KAFKA_VERSION
 from tests.support.kafka.released_broker import ReleasedBroker
+from tests.support.kafka.tools import SHARE_GROUPS, tool
 from tests.support.rebuilt import copy_snapshots
+from tests.support.revived_clusters import Nodes, Revived, node_ports
 
-SOURCES = Path(__file__).parent / "kafka" / "topics_java"
-WORDS, PARTITIONS = ("one", "two", "three"), 2
-READERS, COPY = "readers", "old.numbers"
 WAYS = ("plain", "rebuild", "transplant")
-LIMIT_SECONDS = 900  # a busy machine starts a JVM slowly
-JAVA = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dseglogkafka.echo=2"]
 NOT_MADE = {"__transaction_state", "__share_group_state"}  # a new cluster makes these itself
-
-WORKER = {
-    "group.id": "workers",
-    "config.storage.topic": "connect-configs",
-    "offset.storage.topic": "connect-offsets",
-    "status.storage.topic": "connect-status",
-    "offset.storage.partitions": "2",
-    "status.storage.partitions": "1",
-    **{f"{each}.storage.replication.factor": "1" for each in ("config", "offset", "status")},
-    "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-    "header.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-    "plugin.discovery": "service_load",
-    "offset.flush.interval.ms": "300",
-    "scheduled.rebalance.max.delay.ms": "0",
-}
-MIRROR = {
-    "source.cluster.alias": "old",
-    "target.cluster.alias": "new",
-    "tasks.max": "1",
-    "key.converter": WORKER["key.converter"],
-    "value.converter": WORKER["key.converter"],
-    "offset-syncs.topic.replication.factor": "1",
-    "checkpoints.topic.replication.factor": "1",
-    "replication.factor": "1",
-}
-
-
-def application_classpath() -> str:
-    """Class path of Streams, Connect with its file connectors, MirrorMaker, and of what is compiled against them."""
-    jars = application_jars()
-    of_files = maven_jars(
-        f"connect-file-alone-{KAFKA_VERSION}", [("org.apache.kafka", "connect-file", KAFKA_VERSION)], dependencies=False
-    )
-    return f"{compiled(SOURCES, jars)}{os.pathsep}{jars}/*{os.pathsep}{of_files}/*"
-
-
-@dataclass
-class Files:
-    """The files of an application's connectors, which stay where they are, and a place for the rest."""
-
-    place: Path
-    ports: list[int] = field(default_factory=lambda: free_ports(2))
-
-    @property
-    def source(self) -> Path:
-        return self.place / "source.txt"
-
-    @property
-    def sink(self) -> Path:
-        return self.place / "sink.txt"
-
-
-@dataclass
-class Written:
-    """How many records each topic has been given, and lines the source file."""
-
-    words: int = 0
-    numbers: int = 0
-    lines: int = 0
-
-    def more(self, bootstrap: str, files: Files, count: int) -> None:
-        """Writes as many of each."""
-        from confluent_kafka import Producer
-
-        client = Producer({"bootstrap.servers": bootstrap})
-        for _ in range(count):
-            word = WORDS[self.words % len(WORDS)].encode()
-            client.produce("words", word, partition=self.words % PARTITIONS)
-            client.produce("numbers", b"%d" % self.numbers, partition=self.numbers % PARTITIONS)
-            self.words += 1
-            self.numbers += 1
-        with files.source.open("a") as file:
-            for _ in range(count):
-                file.write(f"line {self.lines}\n")
-                self.lines += 1
-        assert client.flush(60) == 0
-
-    @property
-    def counts(self) -> str:
-        """What Streams counts of the words."""
-        counts = {word: len(range(n, self.words, len(WORDS))) for n, word in enumerate(WORDS)}
-        return "{" + ", ".join(f"{word}={counts[word]}" for word in sorted(counts)) + "}"
+INTERNAL = ("transaction.state.log", "share.coordinator.state.topic")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the applications have done in the end. `synced` are the offsets of `readers` in the copy."""
+    """What the applications have done in the end. `synced` are the offsets of `readers` in the copy, `shared` what came
+    to the share group afterwards."""
 
     counts: str
     lines: tuple[str, ...]
     sunk: tuple[str, ...]
     copied: tuple[tuple[str, ...], ...]
     synced: tuple[int, ...]
+    shared: tuple[str, ...] = ()
 
     def repeated(self) -> dict[str, int]:
         """How many records came more than once, by application."""
@@ -149,157 +85,53 @@ class Outcome:
         return {name: len(values) - len(set(values)) for name, values in kinds.items()}
 
 
-@contextmanager
-def counting(bootstrap: str, state: Path, protocol: str, total: int, said: Path) -> Iterator[IO[str]]:
-    """A Streams application, which writes its counts when it has `total`; it is killed at the end."""
-    command = [find_java(), *JAVA, f"-Dstate={state}", "-cp", application_classpath(), "seglogtopics.Counting"]
-    with said.open("ab") as log:
-        process = subprocess.Popen(
-            [*command, bootstrap, "words", protocol, str(total)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-        )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield process.stdout
-    finally:
-        process.kill()
-        process.communicate()
+class Three(Revived):
+    """A cluster of a controller and three brokers. A context manager, which ends what still runs."""
 
+    killed = False
 
-class Worker:
-    """A distributed worker of Connect. Starts when made; a context manager kills it."""
+    @property
+    def directories(self) -> list[Path]:
+        """The log directories of the nodes that run."""
+        return [*(path for node in self.brokers for path in self._homes.paths[node]), self._homes.controller]
 
-    def __init__(self, bootstrap: str, files: Files) -> None:
-        self._bootstrap, self._files = bootstrap, files
-        (port,) = free_ports(1)
-        self._url = f"http://127.0.0.1:{port}/connectors"
-        properties = files.place / "worker.properties"
-        settings = WORKER | {"bootstrap.servers": bootstrap, "listeners": f"HTTP://127.0.0.1:{port}"}
-        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = [
-            find_java(),
-            *JAVA,
-            "-cp",
-            application_classpath(),
-            "org.apache.kafka.connect.cli.ConnectDistributed",
-        ]
-        self.log = files.place / "worker.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen([*command, properties], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, also of those that do not run."""
+        return ",".join(map(self.address, NODES))
 
-    def __enter__(self) -> Worker:
+    def create_topic(self, topic: str, partitions: int = 1, **config: object) -> None:
+        """Creates a topic with a replica on each broker that runs; as `Broker.create_topic`."""
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        settings = {name.replace("_", "."): str(value) for name, value in config.items()}
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=len(self.brokers), config=settings)
+        admin: Any = self.admin()
+        admin.create_topics([new])[topic].result(60)
+
+    def kill(self) -> None:
+        self.killed = True
+        super().kill()
+
+    def __enter__(self) -> Three:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
+        if not self.killed:
+            self.end()
+            until(lambda: not any(map(is_locked, self.directories)), "the nodes have not come to an end")
 
-    def configure(self) -> None:
-        """Makes the connectors."""
-        file = "org.apache.kafka.connect.file.FileStream"
-        mirror = "org.apache.kafka.connect.mirror.Mirror"
-        both = {f"{end}.cluster.bootstrap.servers": self._bootstrap for end in ("source", "target")}
-        connectors = {
-            "lines": {
-                "connector.class": f"{file}SourceConnector", "file": str(self._files.source), "topic": "lines",
-            },
-            "numbers": {
-                "connector.class": f"{file}SinkConnector", "file": str(self._files.sink), "topics": "numbers",
-                "consumer.override.auto.offset.reset": "earliest",
-            },
-            "mirror": MIRROR | both | {
-                "connector.class": f"{mirror}SourceConnector", "topics": "numbers", "offset.lag.max": "0",
-                "sync.topic.acls.enabled": "false", "refresh.topics.interval.seconds": "5",
-            },
-            "checkpoints": MIRROR | both | {
-                "connector.class": f"{mirror}CheckpointConnector", "groups": READERS, "topics": "numbers",
-                "emit.checkpoints.interval.seconds": "1", "refresh.groups.interval.seconds": "1",
-                "sync.group.offsets.enabled": "true", "sync.group.offsets.interval.seconds": "1",
-            },
-        }  # fmt: skip
-        for name, config in connectors.items():
-            until(lambda name=name, config=config: self._put(name, config), f"connector {name}")  # type: ignore[misc]
 
-    def _put(self, name: str, config: Mapping[str, str]) -> bool:
-        if self.process.poll() is not None:
-            raise RuntimeError(f"Connect's worker has ended:\n{self.log.read_text()[-4000:]}")
-        url, data = f"{self._url}/{name}/config", json.dumps(config).encode()
-        request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="PUT")
-        try:
-            urllib.request.urlopen(request, timeout=60).close()
-        except OSError:  # it starts, or its members meet
-            return False
+def is_locked(directory: Path) -> bool:
+    """Whether a node still has a log directory: it ends after it has said so, and 4.4 removes the file then."""
+    try:
+        with (directory / ".lock").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
         return True
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    """Waits for something. TimeoutError with its name."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise TimeoutError(what)
-        time.sleep(0.5)
-
-
-def values(bootstrap: str, topic: str, count: int) -> tuple[tuple[str, ...], ...]:
-    """The committed values of a topic, by partition."""
-    rows = librdkafka_rows(bootstrap, [(topic, number) for number in range(count)], "read_committed")
-    return tuple(tuple((row[3] or b"").decode() for row in rows[topic, number]) for number in range(count))
-
-
-def ends(bootstrap: str, topic: str, count: int) -> list[int]:
-    """The high watermarks of a topic's partitions."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watching"})
-    found = [consumer.get_watermark_offsets(TopicPartition(topic, number), 60)[1] for number in range(count)]
-    consumer.close()
-    return found
-
-
-def committed(bootstrap: str, group: str, topic: str) -> list[int]:
-    """The offsets that a group has committed; below 0 where it has none."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], 60)
-    consumer.close()
-    return [int(each.offset) for each in found]
-
-
-def commit(bootstrap: str, group: str, topic: str, offsets: list[int]) -> None:
-    """Commits offsets for a group without members."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
-    consumer.commit(offsets=places, asynchronous=False)
-    consumer.close()
-
-
-def kept_offsets(bootstrap: str) -> dict[str, Any]:
-    """The offsets of source connectors in Connect's topic, by their keys."""
-    rows = librdkafka_rows(bootstrap, [("connect-offsets", number) for number in range(2)], "read_committed")
-    return {(row[2] or b"").decode(): json.loads(row[3] or b"null") for each in rows.values() for row in each}
-
-
-def is_settled(bootstrap: str, files: Files) -> bool:
-    """Whether Connect and MirrorMaker have done all that there is to do, and have kept how far they are."""
-    numbers = ends(bootstrap, "numbers", PARTITIONS)
-    if committed(bootstrap, "connect-numbers", "numbers") != numbers:
-        return False
-    kept = kept_offsets(bootstrap)
-    read = {key: offset["position"] for key, offset in kept.items() if key.startswith('["lines"')}
-    if set(read.values()) != {files.source.stat().st_size}:
-        return False
-    copied = {
-        json.loads(key)[1]["partition"]: offset["offset"]
-        for key, offset in kept.items()
-        if key.startswith('["mirror"') and '"offset"' in json.dumps(offset)
-    }
-    if [copied.get(number, -1) + 1 for number in range(PARTITIONS)] != numbers:
-        return False
-    return committed(bootstrap, READERS, COPY) == ends(bootstrap, COPY, PARTITIONS)
+    return False
 
 
 @dataclass
@@ -312,17 +144,18 @@ class Dead:
     release: str
     dynamic: bool
     protocol: str
+    sharing: bool = False  # whether a share group works, too
 
-    def node(self, directory: Path) -> ReleasedBroker:
-        """A node at the old address."""
+    def node(self, directory: Path) -> Any:
+        """The cluster, running at the old address."""
         work = directory.with_name(directory.name + ".work")
         return ReleasedBroker(self.release, directory, work, dynamic=self.dynamic, ports=self.files.ports)
 
-    def live(self, work: Callable[[ReleasedBroker, ExitStack], None]) -> None:
+    def live(self, work: Callable[[Any, ExitStack], None]) -> None:
         """Makes the cluster and its applications, lets `work` wait for what it wants, and kills all of them."""
         with ExitStack() as stack:
             broker = stack.enter_context(self.node(self.directory))
-            for topic in ("words", "numbers", "shared"):
+            for topic in ("words", "numbers", "shared", "queue"):
                 broker.create_topic(topic, PARTITIONS)
             broker.create_topic("lines")
             self.written.more(broker.bootstrap, self.files, 40)
@@ -334,11 +167,11 @@ class Dead:
         for file in (self.files.source, self.files.sink):
             shutil.copy(file, file.with_suffix(".then"))
 
-    def go_on(self, broker: ReleasedBroker) -> Outcome:
+    def go_on(self, broker: Any) -> Outcome:
         """Starts the applications again, gives them more, and returns what they have done when nothing is left."""
         for file in (self.files.source, self.files.sink):
             shutil.copy(file.with_suffix(".then"), file)
-        written = Written(self.written.words, self.written.numbers, self.written.lines)
+        written = Written(**vars(self.written))
         written.more(broker.bootstrap, self.files, 30)
         bootstrap = broker.bootstrap
         state = Path(tempfile.mkdtemp(dir=self.files.place))
@@ -347,75 +180,187 @@ class Dead:
             Worker(bootstrap, self.files),
             counting(bootstrap, state, self.protocol, written.words, log) as counts,
         ):
+            shared = shared_rest(bootstrap, log) if self.sharing else ()
             commit(bootstrap, READERS, "numbers", ends(bootstrap, "numbers", PARTITIONS))
             until(lambda: is_settled(bootstrap, self.files), "Connect and MirrorMaker have not come to an end")
             said = counts.readline().strip()
         (lines,) = values(bootstrap, "lines", 1)
         sunk = tuple(sorted(self.files.sink.read_text().splitlines()))
         synced = tuple(committed(bootstrap, READERS, COPY))
-        return Outcome(said, lines, sunk, values(bootstrap, COPY, PARTITIONS), synced)
+        return Outcome(said, lines, sunk, values(bootstrap, COPY, PARTITIONS), synced, shared)
 
     @contextmanager
-    def by(self, way: str, place: Path) -> Iterator[ReleasedBroker]:
-        """The node that goes on, in one of WAYS, on a copy of the directory."""
+    def by(self, way: str, place: Path) -> Iterator[Any]:
+        """The cluster that goes on, in one of WAYS, on a copy of the directory."""
         directory = place / "logs"
         shutil.copytree(self.directory, directory)
         if way == "rebuild":
-            done = run("rebuild", directory, "-o", place / "made")
+            done = run("rebuild", *self.log_directories(directory), "-o", place / "made")
             assert done.exit_code == 0, done.output
-            shutil.move(directory / "__cluster_metadata-0", place / "moved")
-            copy_snapshots(place / "made", directory)
+            for each in self.log_directories(directory):
+                shutil.move(each / "__cluster_metadata-0", each.with_name(each.name + ".moved"))
+            copy_snapshots(place / "made", self.controller(directory))
         if way == "transplant":
             old, directory = directory, place / "new"
-            self.make_topics(directory)
-            done = run("transplant", old, "--into", directory)
-            assert done.exit_code == 0, done.output
-            (place / "said").write_text(done.stderr)
-        with self.node(directory) as broker:
+            with self.beginning(directory) as broker:
+                self.make_topics(broker)
+            for into in self.targets(directory):
+                done = run("transplant", *self.log_directories(old), *into)
+                assert done.exit_code == 0, done.output
+                (place / "said").write_text(done.stderr)
+        with self.beginning(directory) if way == "transplant" else self.node(directory) as broker:
             yield broker
-            broker.kill()
+            self.leave(broker)
 
-    def make_topics(self, directory: Path) -> None:
-        """A new cluster with the old one's topics, as `seglog metadata` lists them."""
-        topics = [row for row in json_lines(run("metadata", "--json", self.directory)) if row["type"] == "topic"]
-        with self.node(directory) as broker:
-            for row in topics:
-                if row["topic"] not in NOT_MADE:
-                    configs = {name.replace(".", "_"): value for name, value in row["configs"].items()}
-                    broker.create_topic(row["topic"], row["partitions"], **configs)
+    def log_directories(self, directory: Path) -> list[Path]:
+        """All log directories of the cluster in a directory."""
+        return [directory]
+
+    def controller(self, directory: Path) -> Path:
+        """The controller's log directory."""
+        return directory
+
+    def beginning(self, directory: Path) -> Any:
+        """The cluster into which a transplant goes, running."""
+        return self.node(directory)
+
+    def targets(self, directory: Path) -> Iterator[tuple[str | Path, ...]]:
+        """The arguments of each transplant into it."""
+        yield "--into", directory
+
+    def leave(self, broker: Any) -> None:
+        """Ends a cluster whose directories are not needed any more."""
+        broker.kill()
+
+    def make_topics(self, broker: Any) -> None:
+        """Makes the old cluster's topics in a new one, as `seglog metadata` lists them."""
+        listed = json_lines(run("metadata", "--json", self.controller(self.directory)))
+        for row in (each for each in listed if each["type"] == "topic"):
+            if row["topic"] not in NOT_MADE:
+                configs = {name.replace(".", "_"): value for name, value in row["configs"].items()}
+                broker.create_topic(row["topic"], row["partitions"], **configs)
 
 
-def killed_under_load(seed: int, place: Path, release: str, dynamic: bool) -> Dead:
-    """The cluster of a seed."""
+@dataclass
+class DeadThree(Dead):
+    """A killed cluster of a controller and three brokers. `into` are the brokers of the new cluster that get the data;
+    several of them get every replica."""
+
+    nodes: Nodes = field(kw_only=True)
+    eligible: bool = field(kw_only=True)
+    into: Sequence[int] = field(kw_only=True)
+    ports: dict[int, int] = field(default_factory=node_ports)
+
+    def __post_init__(self) -> None:
+        self.kind = Kind(self.release, self.dynamic, self.eligible)
+
+    def node(self, directory: Path, brokers: Sequence[int] = NODES) -> Three:
+        if not directory.exists():
+            format_controller(self.kind, directory / "controller")
+            for node in NODES:
+                format_broker(directory / f"b{node}", node, random.getrandbits(60))
+        homes = DirectoriesOfThree(self.kind, directory)
+        factors = {f"{topic}.replication.factor": str(len(brokers)) for topic in ("offsets.topic", *INTERNAL)}
+        quorums = {f"{topic}.min.isr": str(min(2, len(brokers))) for topic in INTERNAL}
+        default = {"default.replication.factor": str(len(brokers))}
+        settings = REPLICATED | factors | quorums | default | {"controlled.shutdown.enable": "false"}
+        cluster = Three(homes, self.nodes, settings=settings, ports=self.ports)
+        cluster.start_controller()
+        for node in brokers:
+            cluster.start(node)
+        return cluster
+
+    def log_directories(self, directory: Path) -> list[Path]:
+        return [*(directory / f"b{node}" for node in NODES), self.controller(directory)]
+
+    def controller(self, directory: Path) -> Path:
+        return directory / "controller"
+
+    def beginning(self, directory: Path) -> Three:
+        return self.node(directory, self.into)
+
+    def targets(self, directory: Path) -> Iterator[tuple[str | Path, ...]]:
+        for node in self.into:
+            yield "--into", directory / f"b{node}", *(["--every-replica"] if len(self.into) > 1 else [])
+
+    def leave(self, broker: Three) -> None:
+        """Leaves it to the cluster's exit: its processes go on."""
+
+
+@dataclass
+class DirectoriesOfThree:
+    """Where the nodes have their logs, below one directory."""
+
+    kind: Kind
+    directory: Path
+
+    @property
+    def controller(self) -> Path:
+        return self.directory / "controller"
+
+    @property
+    def paths(self) -> dict[int, list[Path]]:
+        return {node: [self.directory / f"b{node}"] for node in NODES}
+
+
+def killed_under_load(seed: int, place: Path, release: str, dynamic: bool, nodes: Nodes | None) -> Dead:
+    """The cluster of a seed; with `nodes` one of three brokers."""
     chance = random.Random(seed)
-    files = Files(place)
     protocol = chance.choice(("classic", "streams"))
-    dead = Dead(place / "dead" / "logs", files, Written(), release, dynamic, protocol)
+    directory = place / "dead" / "logs"
+    if nodes is None:
+        dead = Dead(directory, Files(place), Written(), release, dynamic, protocol, True)
+    else:
+        into = chance.choice((NODES[:1], NODES))
+        files, eligible = Files(place, replicas=3), chance.random() < 0.5
+        dead = DeadThree(
+            directory, files, Written(), release, dynamic, protocol, True, nodes=nodes, eligible=eligible, into=into
+        )
 
-    def work(broker: ReleasedBroker, stack: ExitStack) -> None:
-        log = place / "streams.log"
-        stack.enter_context(counting(broker.bootstrap, place / "state", protocol, 1 << 40, log))
+    def work(broker: Any, stack: ExitStack) -> None:
+        log, bootstrap = place / "streams.log", broker.bootstrap
+        stack.enter_context(counting(bootstrap, place / "state", protocol, 1 << 40, log))
+        stack.enter_context(busy_sharing(bootstrap, seed, log))
         if chance.random() < 0.8:  # else it dies while they begin
             until(lambda: COPY in broker.admin().list_topics(timeout=60).topics, "MirrorMaker's topic")
-        until(files.sink.exists, "the sink's file")
-        end = time.monotonic() + chance.uniform(1, 12)
-        while time.monotonic() < end:
-            dead.written.more(broker.bootstrap, files, chance.randrange(1, 40))
-            time.sleep(chance.uniform(0, 0.4))
+        until(dead.files.sink.exists, "the sink's file")
+        if nodes is not None and chance.random() < 0.7:
+            load(chance, dead, bootstrap, chance.uniform(1, 8))
+            broker.kill_broker(chance.choice(NODES))
+        load(chance, dead, bootstrap, chance.uniform(1, 12))
 
     dead.live(work)
     return dead
 
 
-def try_seed(seed: int, place: Path, release: str, dynamic: bool) -> dict[str, Outcome]:
+def load(chance: random.Random, dead: Dead, bootstrap: str, seconds: float) -> None:
+    """Gives the applications more for some time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        dead.written.more(bootstrap, dead.files, chance.randrange(1, 40))
+        time.sleep(chance.uniform(0, 0.4))
+
+
+def try_seed(seed: int, place: Path, release: str, dynamic: bool, nodes: Nodes | None) -> dict[str, Outcome]:
     """What the applications of a seed's cluster have done in the end, by each way."""
-    dead = killed_under_load(seed, place, release, dynamic)
+    dead = killed_under_load(seed, place, release, dynamic, nodes)
     outcomes = {}
     for way in WAYS:
         with dead.by(way, place / way) as broker:
+            if way == "transplant":
+                begin_anew(broker, (place / way / "said").read_text())
             outcomes[way] = dead.go_on(broker)
         shutil.rmtree(place / way)
     return outcomes
+
+
+def begin_anew(broker: Any, said: str) -> None:
+    """Runs the printed line for each share group that begins anew."""
+    for line in said.splitlines():
+        if " begins anew" in line:
+            printed = re.search(r"HOST:PORT (--reset-offsets .+?) \(or", line)
+            assert printed is not None, line
+            tool(SHARE_GROUPS, broker, *shlex.split(printed[1]))
 
 
 def main() -> int:
@@ -424,23 +369,55 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--release", default=KAFKA_VERSION)
-    parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--dynamic", action="store_true", help="with three brokers: odd seeds are dynamic")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--keep", type=Path, help="a directory for the clusters of seeds that went wrong")
     asked = parser.parse_args()
     differing = 0
-    for seed in range(asked.first, asked.first + asked.count):
-        with tempfile.TemporaryDirectory() as place:
-            outcomes = try_seed(seed, Path(place), asked.release, asked.dynamic)
-        plain = outcomes["plain"]
-        others = [way for way in WAYS if outcomes[way] != plain]
-        differing += bool(others)
-        verdict = f"DIFFERENT: {', '.join(others)}" if others else "the same"
-        sys.stdout.write(f"seed {seed}: {verdict}; {plain.counts}; came twice: {plain.repeated()}\n")
-        for way in others:
-            for name, value in vars(plain).items():
-                if (other := getattr(outcomes[way], name)) != value:
-                    sys.stdout.write(f"  {way}: {name}: {difference(value, other)}\n")
-        sys.stdout.flush()
+    with ExitStack() as stack:
+        nodes = None
+        if asked.brokers == 3:
+            nodes = Nodes(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="applications-nodes-"))))
+            stack.callback(nodes.close)
+        for seed in range(asked.first, asked.first + asked.count):
+            differing += tried(seed, asked, nodes)
     return 1 if differing else 0
+
+
+def tried(seed: int, asked: argparse.Namespace, nodes: Nodes | None) -> bool:
+    """Tries a seed, and says what it came to; True if that is not right."""
+    from confluent_kafka import KafkaException
+
+    began, place = time.monotonic(), Path(tempfile.mkdtemp(prefix=f"applications-seed{seed}-"))
+    dynamic = seed % 2 == 1 if nodes is not None else asked.dynamic
+    try:
+        outcomes = try_seed(seed, place, asked.release, dynamic, nodes)
+    except (AssertionError, KafkaException, OSError, RuntimeError, SeglogError, subprocess.SubprocessError) as error:
+        sys.stdout.write(f"seed {seed}: NOT MADE: {type(error).__name__}: {error}\n")
+        sys.stdout.flush()
+        put_away(place, asked.keep, seed)
+        return True
+    plain = outcomes["plain"]
+    others = [way for way in WAYS if outcomes[way] != plain]
+    verdict = f"DIFFERENT: {', '.join(others)}" if others else "the same"
+    took = f"{time.monotonic() - began:.0f} s"
+    sys.stdout.write(f"seed {seed} ({took}): {verdict}; {plain.counts}; came twice: {plain.repeated()}\n")
+    for way in others:
+        for name, value in vars(plain).items():
+            if (other := getattr(outcomes[way], name)) != value:
+                sys.stdout.write(f"  {way}: {name}: {difference(value, other)}\n")
+    sys.stdout.flush()
+    put_away(place, asked.keep if others else None, seed)
+    return bool(others)
+
+
+def put_away(place: Path, keep: Path | None, seed: int) -> None:
+    """Removes the directories of a seed, or keeps them."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(keep / str(seed), ignore_errors=True)
+        shutil.move(place, keep / str(seed))
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def difference(plain: Any, other: Any) -> str:

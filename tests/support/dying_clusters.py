@@ -123,6 +123,19 @@ SITUATIONS = (
 )
 
 
+def format_controller(kind: Kind, directory: Path) -> None:
+    """Makes a controller's log directory, without starting a process where one of the kind has been made."""
+    shutil.copytree(_formatted(kind), directory)
+
+
+def format_broker(directory: Path, node: int, number: int) -> None:
+    """Makes a broker's log directory, with a number of its own below 2^60 for its id."""
+    directory.mkdir(parents=True)
+    directory_id = format_uuid(uuid.UUID(int=(node << 64) + number + (1 << 126)))
+    lines = f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node}\ndirectory.id={directory_id}\n"
+    (directory / "meta.properties").write_text(lines)
+
+
 class DyingCluster:
     """A cluster of three brokers that a seed kills. `story` has a sentence for each thing that befell it, and `met` the
     `SITUATIONS` that came about."""
@@ -163,13 +176,10 @@ class DyingCluster:
         self.story.append("all killed")
 
     def _format(self) -> None:
-        shutil.copytree(_formatted(self.kind), self.controller)
+        format_controller(self.kind, self.controller)
         for node, paths in self.paths.items():
             for path in paths:
-                path.mkdir(parents=True)
-                directory = format_uuid(uuid.UUID(int=(node << 64) + self.chance.getrandbits(60) + (1 << 126)))
-                lines = f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node}\ndirectory.id={directory}\n"
-                (path / "meta.properties").write_text(lines)
+                format_broker(path, node, self.chance.getrandbits(60))
 
     def _ended(self, cluster: Cluster, node: int) -> None:
         """A broker ends: it is killed, closed in order, or stands still until it is fenced, and is killed then or soon

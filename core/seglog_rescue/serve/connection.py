@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import struct
 from collections import deque
 from collections.abc import AsyncIterator
@@ -27,6 +28,7 @@ _logger = logging.getLogger("seglog_rescue.serve.connection")
 
 _SIZE = struct.Struct(">i")
 _COPY_BYTES = 256 << 10
+_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
 _FRONT_BYTES = 4 << 10  # read at a time until a request's size is known: most requests are whole then
 
 
@@ -104,6 +106,7 @@ class Connection:
             _logger.exception("internal error")
         finally:
             self._writer.transport.abort()
+            self._dispatcher.connection_ends(self._peer)
             self._endpoint.metrics.hostile_total += hostile
             seconds = self._endpoint.clock.monotonic() - begun
             end = ConnectionEnd(
@@ -169,9 +172,11 @@ class Connection:
             await self._send(answer)
         finally:
             answer.close()
+        self._dispatcher.answer_is_sent(self._peer)
 
     async def _send(self, answer: Answer) -> None:
         self._send_until = asyncio.get_running_loop().time() + self._endpoint.limits.idle_s
+        corked = self._is_plain and len(answer.parts) > 1 and self._cork(True)
         for part in answer.parts:
             if isinstance(part, FileSpan):
                 await self._send_file(part)
@@ -180,6 +185,16 @@ class Connection:
             self._sent += len(part)
             self._endpoint.metrics.sent_bytes_total += len(part)
         await self._drained()
+        if corked:
+            self._cork(False)
+
+    def _cork(self, on: bool) -> bool:
+        """Lets the system send the front of an answer together with its records, and wakes the client once less; or
+        lets it send the rest. Returns whether it can."""
+        if _CORK is None:
+            return False
+        self._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _CORK, on)
+        return True
 
     async def _send_file(self, span: FileSpan) -> None:
         loop = asyncio.get_running_loop()
@@ -201,10 +216,10 @@ class Connection:
         if not self._is_plain or not _has_descriptor(span):
             return 0
         await self._drained()  # nothing may be left that belongs before the records
-        socket, sent = self._writer.get_extra_info("socket"), 0
+        descriptor, sent = self._writer.get_extra_info("socket").fileno(), 0
         while sent < span.size:
             try:
-                count = by_sendfile(socket.fileno(), span.file, span.position + sent, span.size - sent)
+                count = by_sendfile(descriptor, span.file, span.position + sent, span.size - sent)
             except BlockingIOError:
                 await self._writable()
                 self._check_open()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from seglog_rescue.serve import protocol, topics
@@ -19,9 +19,10 @@ from seglog_rescue.serve.fetch_answers import write_fetch_answer
 from seglog_rescue.serve.fetches import fetch, is_quick
 from seglog_rescue.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog_rescue.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
+from seglog_rescue.serve.read_ahead import Ahead, ReadAhead
 from seglog_rescue.serve.refusals import OTHER_PROTOCOLS, REFUSALS
 
-T = TypeVar("T")
+T, Given = TypeVar("T"), TypeVar("Given")
 
 _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
     protocol.LIST_OFFSETS: topics.list_offsets,
@@ -38,11 +39,12 @@ _IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
 
 @dataclass(slots=True)
 class Peer:
-    """A client: its address, and the name that it gives itself."""
+    """A client: its address, the name that it gives itself, and what it is expected to fetch next."""
 
     host: str
     port: int
     client_id: str = ""
+    ahead: Ahead = field(default_factory=Ahead)
 
     def __str__(self) -> str:
         return str(Address(self.host, self.port))
@@ -53,6 +55,7 @@ class Dispatcher:
 
     def __init__(self, endpoint: Endpoint, groups: GroupRequests, threads: Executor, stopping: asyncio.Event) -> None:
         self._endpoint, self._groups, self._threads, self._stopping = endpoint, groups, threads, stopping
+        self._read_ahead = ReadAhead(endpoint)
 
     async def answer(self, request: Request, peer: Peer) -> Answer | None:
         """Returns the answer, None if the client wants none."""
@@ -60,7 +63,7 @@ class Dispatcher:
             values: Values = {"error_code": ErrorCode.unsupported_version, "api_keys": _versions()}
             return write_answer(request, values, version=0)
         if request.api_key == protocol.FETCH:
-            return write_fetch_answer(request, await self._fetch(request))
+            return write_fetch_answer(request, await self._fetch(request, peer.ahead))
         values = await self._values(request, peer)
         if request.api_key == protocol.PRODUCE and int(request.body.acks) == 0:
             return None
@@ -71,7 +74,7 @@ class Dispatcher:
         if key == protocol.API_VERSIONS:
             return {"error_code": ErrorCode.none, "api_keys": _versions()}
         if key in _READERS:
-            return await self._in_thread(_READERS[key], request)
+            return await self._in_thread(_READERS[key], request.body, request.version)
         if key in _IMMEDIATE:
             return _IMMEDIATE[key](endpoint, request.body, request.version)
         if key in GROUP_APIS:
@@ -79,11 +82,20 @@ class Dispatcher:
         endpoint.metrics.refused_writes_total += 1
         return REFUSALS[key](request.body)
 
-    async def _fetch(self, request: Request) -> Values:
-        if is_quick(self._endpoint, request.body):
-            fetched = fetch(self._endpoint, request.body, request.version)
+    def answer_is_sent(self, peer: Peer) -> None:
+        """Reads ahead for a client that takes its answer."""
+        self._read_ahead.find(peer.ahead)
+
+    def connection_ends(self, peer: Peer) -> None:
+        """Drops what was read ahead."""
+        self._read_ahead.drop(peer.ahead)
+
+    async def _fetch(self, request: Request, ahead: Ahead) -> Values:
+        self._read_ahead.begin(ahead)
+        if is_quick(self._endpoint, request.body, ahead):
+            fetched = fetch(self._endpoint, request.body, ahead)
         else:
-            fetched = await self._in_thread(fetch, request)
+            fetched = await self._in_thread(fetch, request.body, ahead)
         self._endpoint.metrics.fetched_bytes_total += fetched.file_bytes
         if not fetched.settled:
             wait_s = min(request.body.max_wait.total_seconds(), self._endpoint.limits.wait_ms / 1000)
@@ -91,9 +103,9 @@ class Dispatcher:
                 await asyncio.wait_for(self._stopping.wait(), max(0.0, wait_s))
         return fetched.values
 
-    async def _in_thread(self, work: Callable[[Endpoint, Any, int], T], request: Request) -> T:
+    async def _in_thread(self, work: Callable[[Endpoint, Any, Given], T], body: Any, given: Given) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, work, self._endpoint, request.body, request.version)
+        return await loop.run_in_executor(self._threads, work, self._endpoint, body, given)
 
 
 def _versions() -> list[Mapping[str, int]]:

@@ -58,11 +58,12 @@ class FileSpan:
 class Found:
     """The data of a fetch: a span, an empty batch for lost offsets, or no bytes at the end of the log.
 
-    `aborted` are the transactions that a read_committed reader drops.
+    `aborted` are the transactions that a read_committed reader drops. `end_offset` is the offset after a span.
     """
 
     data: FileSpan | bytes
     aborted: tuple[AbortedTransaction, ...] = ()
+    end_offset: int = -1
 
 
 Report = Callable[[CorruptRecordError], None]
@@ -129,7 +130,7 @@ def find_span(
             aborted = collect_aborted(view.segments, index, offset, taken.last_offset + 1)
         stack.pop_all()
     ends.note(taken.last_offset + 1, view.segments[index].base_offset, taken.position + taken.size)
-    return Found(FileSpan(taken.file, taken.position, taken.size), tuple(aborted))
+    return Found(FileSpan(taken.file, taken.position, taken.size), tuple(aborted), taken.last_offset + 1)
 
 
 def is_at_hand(view: LogView, offset: int, max_bytes: int, ends: SpanEnds) -> bool:

@@ -8,6 +8,7 @@ from tests.support.kafka.broker import Broker
 from tests.support.kafka.jvm import find_java, kafka_classpath
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 LIMIT_SECONDS = 120
 
 

@@ -21,7 +21,15 @@ from tests.support.raw_client import request_frame
 from tests.support.serving import LIMIT_SECONDS, Noted
 
 
-class Answering:
+class Dispatching:
+    """A dispatcher that reads nothing ahead."""
+
+    def answer_is_sent(self, _peer: object) -> None: ...
+
+    def connection_ends(self, _peer: object) -> None: ...
+
+
+class Answering(Dispatching):
     """A dispatcher that answers nothing, as soon as it may."""
 
     def __init__(self) -> None:
@@ -62,7 +70,7 @@ async def problems_of_an_ended_connection() -> list[dict[str, Any]]:
     return problems
 
 
-class Sending:
+class Sending(Dispatching):
     """A dispatcher that answers with a part of a file, between other bytes."""
 
     def __init__(self, path: Path, position: int, size: int) -> None:
