@@ -151,15 +151,18 @@ def sharing(bootstrap: str, group: str, *order: str) -> list[str | Path]:
 
 
 @contextmanager
-def busy_sharing(bootstrap: str, seed: int, said: Path) -> Iterator[None]:
-    """A member of the share group `pickers` that accepts or releases what comes, by a seed; it is killed at the end."""
+def busy_sharing(bootstrap: str, seed: int, said: Path) -> Iterator[IO[str]]:
+    """A member of the share group `pickers` that accepts or releases what comes, by a seed; it writes a line when it
+    has begun, and is killed at the end."""
+    command = sharing(bootstrap, PICKERS, "busy", str(seed))
     with said.open("ab") as log:
-        process = subprocess.Popen(sharing(bootstrap, PICKERS, "busy", str(seed)), stdin=subprocess.DEVNULL, stderr=log)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
-        yield
+        assert process.stdout is not None
+        yield process.stdout
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def shared_rest(bootstrap: str, said: Path) -> tuple[str, ...]:

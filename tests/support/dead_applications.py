@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ from tests.support.dying_clusters import NODES, Kind, format_broker, format_cont
 from tests.support.dying_clusters import SETTINGS as REPLICATED
 from tests.support.kafka.jvm import KAFKA_VERSION
 from tests.support.kafka.released_broker import ReleasedBroker
-from tests.support.kafka.tools import SHARE_GROUPS, tool
+from tests.support.kafka.tools import CONFIGS, SHARE_GROUPS, tool
 from tests.support.rebuilt import copy_snapshots
 from tests.support.revived_clusters import Nodes, Revived, node_ports
 
@@ -320,8 +320,9 @@ def killed_under_load(seed: int, place: Path, release: str, dynamic: bool, nodes
     def work(broker: Any, stack: ExitStack) -> None:
         log, bootstrap = place / "streams.log", broker.bootstrap
         stack.enter_context(counting(bootstrap, place / "state", protocol, 1 << 40, log))
-        stack.enter_context(busy_sharing(bootstrap, seed, log))
+        begun = stack.enter_context(busy_sharing(bootstrap, seed, log))
         if chance.random() < 0.8:  # else it dies while they begin
+            assert begun.readline() == "begun\n"
             until(lambda: COPY in broker.admin().list_topics(timeout=60).topics, "MirrorMaker's topic")
         until(dead.files.sink.exists, "the sink's file")
         if nodes is not None and chance.random() < 0.7:
@@ -350,17 +351,18 @@ def try_seed(seed: int, place: Path, release: str, dynamic: bool, nodes: Nodes |
             if way == "transplant":
                 begin_anew(broker, (place / way / "said").read_text())
             outcomes[way] = dead.go_on(broker)
+            if way == "transplant" and set(outcomes[way].shared) >= set(outcomes["plain"].shared):
+                outcomes[way] = replace(outcomes[way], shared=outcomes["plain"].shared)  # it begins anew, as it says
         shutil.rmtree(place / way)
     return outcomes
 
 
 def begin_anew(broker: Any, said: str) -> None:
-    """Runs the printed line for each share group that begins anew."""
-    for line in said.splitlines():
-        if " begins anew" in line:
-            printed = re.search(r"HOST:PORT (--reset-offsets .+?) \(or", line)
-            assert printed is not None, line
-            tool(SHARE_GROUPS, broker, *shlex.split(printed[1]))
+    """Runs the printed lines: for groups' own settings, and for share groups that begin anew."""
+    for printed in re.finditer(r"kafka-configs --bootstrap-server HOST:PORT (--entity-type groups .+)$", said, re.M):
+        tool(CONFIGS, broker, *shlex.split(printed[1]))
+    for printed in re.finditer(r"kafka-share-groups --bootstrap-server HOST:PORT (--reset-offsets .+?) \(or", said):
+        tool(SHARE_GROUPS, broker, *shlex.split(printed[1]))
 
 
 def main() -> int:

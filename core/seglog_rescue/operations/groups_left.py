@@ -28,14 +28,15 @@ def groups_left(
     target_of: TargetOf,
     present: Callable[[str], Mapping[str, str]] = lambda _group: {},
 ) -> Iterator[str]:
-    """Yields a sentence for each share group that had read partitions which are taken along, and for each group that
-    had read some and has settings which are not `present` in the new cluster.
+    """Yields a sentence for each share group of partitions which are taken along, had it read some or not, and for each
+    group that has read some and has settings which are not `present` in the new cluster.
 
     `target_of` returns the topic that a partition goes into, None if it is not taken.
     """
     yield from _share_groups(groups, target_of)
     for group in groups:
-        if _had_read(group, target_of):
+        begins = group.kind == SHARE and (not group.partitions or _reads(group, target_of))
+        if begins or _had_read(group, target_of):
             yield from _settings(group, present(group.name))
 
 
@@ -77,6 +78,11 @@ def _had_read(group: Group, target_of: TargetOf) -> bool:
     return any(target_of(row.partition) is not None for row in group.partitions if row.offset is not None)
 
 
+def _reads(group: Group, target_of: TargetOf) -> bool:
+    """True if a group knows a partition that is taken, although it may not have read it."""
+    return any(target_of(row.partition) is not None for row in group.partitions)
+
+
 def _settings(group: Group, present: Mapping[str, str]) -> Iterator[str]:
     """Yields what brings a group its own settings, unless they are there."""
     left = {key: value for key, value in group.settings.items() if present.get(key) != value}
@@ -93,11 +99,12 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]
     for group in groups:
         if group.kind != SHARE:
             continue
-        rows = [row for row in group.partitions if row.offset is not None and target_of(row.partition) is not None]
+        rows = [row for row in group.partitions if target_of(row.partition) is not None]
         if not rows:
             continue
-        progress = [_progress(row) for row in rows[:_PLACES_NAMED]]
-        more = len(rows) - len(progress)
+        named_rows = [row for row in rows if row.offset is not None] or rows
+        progress = [_progress(row) for row in named_rows[:_PLACES_NAMED]]
+        more = len(named_rows) - len(progress)
         topics = sorted({target_of(row.partition) or "" for row in rows})
         named = [word for topic in topics for word in ("--topic", topic)]
         command = command_line("--reset-offsets", "--group", group.name, *named, "--to-earliest", "--execute")
@@ -111,6 +118,8 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]
 
 
 def _progress(row: GroupPartition) -> str:
+    if row.offset is None:  # it died before it had read any
+        return f"nothing of {escaped(str(row.partition))}"
     ended = [batch for batch in row.batches if SHARE_STATES.get(batch.state) in _ENDED]
     ahead = sum(batch.last - batch.first + 1 for batch in ended)
     beyond = f" and {count_text(ahead, 'record')} beyond it" if ahead else ""

@@ -28,7 +28,8 @@ _logger = logging.getLogger("seglog_rescue.serve.connection")
 
 _SIZE = struct.Struct(">i")
 _COPY_BYTES = 256 << 10
-_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
+_CORK = getattr(socket, "TCP_CORK", None)  # Linux
+_UNKNOWN = "unknown"  # the address of a socket that is not TCP's
 _FRONT_BYTES = 4 << 10  # read at a time until a request's size is known: most requests are whole then
 
 
@@ -72,6 +73,7 @@ class Connection:
         self._reader, self._writer = reader, writer
         self._peer = _peer_of(writer)
         self._is_plain = writer.get_extra_info("sslcontext") is None
+        self._corks = self._is_plain and _CORK is not None and self._peer.host != _UNKNOWN
         if self._is_plain:
             writer.transport.set_write_buffer_limits(high=0)  # `drain` waits for the last byte
         self._requests = self._sent = 0
@@ -176,7 +178,9 @@ class Connection:
 
     async def _send(self, answer: Answer) -> None:
         self._send_until = asyncio.get_running_loop().time() + self._endpoint.limits.idle_s
-        corked = self._is_plain and len(answer.parts) > 1 and self._cork(True)
+        corked = self._corks and len(answer.parts) > 1
+        if corked:
+            self._cork(True)
         for part in answer.parts:
             if isinstance(part, FileSpan):
                 await self._send_file(part)
@@ -188,13 +192,10 @@ class Connection:
         if corked:
             self._cork(False)
 
-    def _cork(self, on: bool) -> bool:
+    def _cork(self, on: bool) -> None:
         """Lets the system send the front of an answer together with its records, and wakes the client once less; or
-        lets it send the rest. Returns whether it can."""
-        if _CORK is None:
-            return False
+        lets it send the rest."""
         self._writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _CORK, on)
-        return True
 
     async def _send_file(self, span: FileSpan) -> None:
         loop = asyncio.get_running_loop()
@@ -263,4 +264,4 @@ def _has_descriptor(span: FileSpan) -> bool:
 
 def _peer_of(writer: asyncio.StreamWriter) -> Peer:
     found = writer.get_extra_info("peername")
-    return Peer(str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else Peer("unknown", 0)
+    return Peer(str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else Peer(_UNKNOWN, 0)

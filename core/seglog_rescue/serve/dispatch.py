@@ -22,7 +22,8 @@ from seglog_rescue.serve.protocol import VERSIONS, Answer, ErrorCode, Request, V
 from seglog_rescue.serve.read_ahead import Ahead, ReadAhead
 from seglog_rescue.serve.refusals import OTHER_PROTOCOLS, REFUSALS
 
-T, Given = TypeVar("T"), TypeVar("Given")
+T = TypeVar("T")
+Given = TypeVar("Given")
 
 _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
     protocol.LIST_OFFSETS: topics.list_offsets,

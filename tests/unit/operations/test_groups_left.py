@@ -35,6 +35,18 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
     assert "a-4 below offset 4; and 4 more partitions. Before" in second and "a-5 " not in second
 
 
+def test_a_share_group_that_died_before_it_had_read_is_named_too() -> None:
+    """Its own settings are, as well: by default it would begin at the end in the new cluster."""
+    begin = {"share.auto.offset.reset": "earliest"}
+    known = replace(group("known", SHARE, row("a", 0, None), row("b", 1, None)), settings=begin)
+    joined = replace(group("joined", SHARE), settings=begin)
+    first, second, third = groups_left([known, joined], lambda key: key.topic)
+    assert "It had done with nothing of a-0; nothing of b-1. Before" in first
+    assert "--group known --topic a --topic b --to-earliest --execute" in first
+    assert second.startswith("group known had settings of its own")
+    assert third.startswith("group joined had settings of its own")
+
+
 def test_each_group_whose_own_settings_stay_behind_is_named_with_the_command_that_sets_them() -> None:
     begin, late = {"share.auto.offset.reset": "earliest"}, {"consumer.session.timeout.ms": "50000"}
     groups = [

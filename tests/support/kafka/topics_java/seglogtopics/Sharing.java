@@ -40,12 +40,17 @@ public final class Sharing {
     }
 
     private static void work(KafkaShareConsumer<byte[], byte[]> member, Random chance) {
+        boolean begun = false;
         while (true) {
+            int came = 0;
             for (ConsumerRecord<byte[], byte[]> record : member.poll(POLL)) {
                 boolean done = record.deliveryCount().orElse((short) 1) > 2 || chance.nextInt(4) > 0;
                 member.acknowledge(record, done ? AcknowledgeType.ACCEPT : AcknowledgeType.RELEASE);
+                came++;
             }
             member.commitSync();
+            if (came > 0 && !begun) System.out.println("begun");
+            begun |= came > 0;
         }
     }
 
