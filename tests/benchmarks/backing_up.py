@@ -1,11 +1,11 @@
 """What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, and after growth by 1 %.
 
-    python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--turns 3]
+    python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--turns 3] [--restic /usr/bin/restic]
 
 CPU seconds are the user and system time of a process, the least of all turns, in which the commands take turns. The
 first run stores one partition of closed segments of 64 MiB; `cp -r` and `seglog verify --level crc` do the same work
-apart. With nothing new, `seglog ls` lists the same partitions. MiB is the largest resident size. Every repository is
-below TMPDIR, beside what it stores.
+apart, and restic (Debian has it) does it into a repository of its own. With nothing new, `seglog ls` lists the same
+partitions. MiB is the largest resident size. Every repository is below TMPDIR, beside what it stores.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def least(
     return seconds, size
 
 
-def first_run(root: Path, mib: int, turns: int) -> None:
+def first_run(root: Path, mib: int, turns: int, restic: str | None) -> None:
     """The first run, and one after the log grew by 1 %."""
     logs, place = root / "logs", root / "backup"
     logs.mkdir()
@@ -83,10 +83,17 @@ def first_run(root: Path, mib: int, turns: int) -> None:
         ["cp", "-r", logs, root / "copy"],
         [*SEGLOG, "verify", "--level", "crc", "--jobs", "1", logs],
     ]
-    (own, copy, check), size = least(turns, root / "state", lines, [place, root / "copy"])
+    others = root / "restic"
+    if restic is not None:
+        options = [restic, "-r", others, "--password-command", "echo benchmark", "--no-cache", "--quiet"]
+        lines.append(["sh", "-c", '"$@" init && "$@" backup "$0"', logs, *options])
+    (own, copy, check, *rest), size = least(turns, root / "state", lines, [place, root / "copy", others])
     more = f"{own:.2f} s; cp {copy:.2f} s, verify --level crc {check:.2f} s; {size} MiB"
     row("first run / (cp + crc)", own / (copy + check), 1.3, more + ("" if size <= MEMORY_GOAL else "  too much"))
+    for used in rest:
+        row("first run / restic", own / used, 0.2, f"restic {used:.2f} s")
     shutil.rmtree(root / "copy")
+    shutil.rmtree(others, ignore_errors=True)
     before = bytes_in(logs)
     append(logs, (mib << 20) // 100, reached)
     grown = bytes_in(logs) - before
@@ -114,11 +121,12 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--restic", default=shutil.which("restic"))
     given = parser.parse_args()
     require_compiled(sys.executable)
     sys.stdout.write(f"{'':<28}{'ratio':>7}{'goal':>7}\n")
     with tempfile.TemporaryDirectory(prefix="backing-up-") as root:
-        first_run(Path(root), given.mib, given.turns)
+        first_run(Path(root), given.mib, given.turns, given.restic)
         nothing_new(Path(root), given.partitions, given.turns)
 
 

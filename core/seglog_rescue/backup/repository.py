@@ -10,7 +10,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ from seglog_stores.tiers.snapshots import Snapshots
 
 PRUNED = "pruned"  # manifests that were pruned: their objects go when no run can name them any more
 TEMPORARY = ".part"
-_BLOCK = 64 << 10
+DIGEST_BLOCK = 64 << 10
 
 
 class ObjectFiles(FileSystem, Protocol):
@@ -63,7 +63,7 @@ class ContentDigest:
         """Takes the next piece."""
         view = memoryview(piece)
         self.size += len(view)
-        checksums = (crc32c(view[at : at + _BLOCK]) for at in range(0, len(view), _BLOCK))
+        checksums = (crc32c(view[at : at + DIGEST_BLOCK]) for at in range(0, len(view), DIGEST_BLOCK))
         self._hash.update(b"".join(checksum.to_bytes(4, "big") for checksum in checksums))
 
     def text(self) -> str:
@@ -136,16 +136,33 @@ class Repository(Snapshots):
         if isinstance(path, RemotePath):
             self.fs.put(path, parts, size)
             return
-        self._ensure(path.parent)
-        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+        with self.unfinished(str(Path(name).parent)) as file:
+            position = 0
+            for piece in parts:
+                file.write_at(position, piece)
+                position += len(piece)
+            self.finish(file, name)
+
+    @contextmanager
+    def unfinished(self, folder: str) -> Iterator[File]:
+        """Opens a new file in a folder of a repository on a disk, for bytes whose name is not known yet. It is removed
+        at the end of the `with`, unless it was finished.
+        """
+        directory = self.place / folder
+        self._ensure(directory)
+        path = directory / f"{uuid.uuid4().hex}{TEMPORARY}"
         try:
-            self.fs.put(unfinished, parts, size)
-            self.fs.rename(unfinished, path)
-        except BaseException:
+            with self.fs.open(path, "create_new") as file:
+                yield file
+        finally:
             with suppress(OSError):
-                self.fs.remove(unfinished)
-            raise
-        self.fs.sync_directory(path.parent)
+                self.fs.remove(path)
+
+    def finish(self, file: File, name: str) -> None:
+        """Makes an object of an `unfinished` file, durably."""
+        file.sync()
+        self.fs.rename(file.path, self.place / name)
+        self.fs.sync_directory((self.place / name).parent)
 
     def discard(self, name: str) -> None:
         """Removes an object if it exists, durably."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from seglog.errors import RefusedError
 from seglog.format.checksum import crc32c
 from seglog.format.snapshot_manifest import OBJECTS, PACKS, TAIL_BYTES, Extent, StoredFile, is_object_name
+from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileStatus
+from seglog_rescue.backup.copying import CopiedFile
 from seglog_rescue.backup.repository import ContentDigest, Repository, digest_of
 
 LARGE_BYTES = 1 << 20  # an extent of so many bytes is an object of its own
@@ -67,12 +70,33 @@ class Sender:
             if len(data) != size:
                 raise RefusedError(f"{file.path} is shorter than it was")
             return self._packed(data)
-        digest = digest_of(file, start, end)
+        copied = file if isinstance(file, CopiedFile) and file.start == start else None
+        digest = digest_of(file, start, end) if copied is None else copied.finish(end)
         target = f"{place}{digest}.{kind}"
         if target not in self.stored_objects:
-            self._put(target, _unchanged(file, start, end, digest), size)
+            if copied is not None and copied.target is not None and self.repository is not None:
+                self.repository.finish(copied.target, target)
+                self._count(size)
+            else:
+                self._put(target, _unchanged(file, start, end, digest), size)
             self.stored_objects.add(target)
         return Extent(target, 0, size, digest)
+
+    @contextmanager
+    def copying(self, file: File, status: FileStatus, old: StoredFile | None, folder: str) -> Iterator[File]:
+        """Returns a file, during whose reading what is new in it is digested and, on a disk, stored: `extended` takes
+        it then. A file that has replaced another one is left as it is: its content may be stored already.
+        """
+        start = kept_bytes(file, status.size, status, old)
+        is_new = status.size - start >= LARGE_BYTES and (old is None or start)
+        if not is_new or (old is not None and len(old.extents) >= MOST_EXTENTS):
+            yield file
+        elif self.repository is None or isinstance(self.repository.place, RemotePath):
+            # a store is told the name first, which has the digest: the bytes are read once more for it
+            yield CopiedFile(file, start, None)
+        else:
+            with self.repository.unfinished(f"{OBJECTS}/{folder}") as target:
+                yield CopiedFile(file, start, target)
 
     def _packed(self, data: bytes) -> Extent:
         if self._pack and len(self._pack) + len(data) > PACK_BYTES:
@@ -94,6 +118,9 @@ class Sender:
     def _put(self, name: str, parts: Iterator[bytes], size: int) -> None:
         if self.repository is not None:
             self.repository.put(name, parts, size)
+        self._count(size)
+
+    def _count(self, size: int) -> None:
         self.sent.objects += 1
         self.sent.bytes += size
 

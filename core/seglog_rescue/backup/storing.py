@@ -103,13 +103,15 @@ class PartitionStore:
                 return
             is_last = i + 1 == len(segments)
             status = statuses[segment.log.name]
-            with view.fs.open(segment.log, "r") as log:
+            old = self._old.get(segment.log.name)
+            with (
+                view.fs.open(segment.log, "r") as file,
+                self._sender.copying(file, status, old, folder) as log,
+            ):
                 size = self._committed(view, segment, log, status, is_last=is_last)
                 if size < status.size and self._cut.offset is not None:
                     self._end = self._cut.offset
-                stored = self._sender.extended(
-                    segment.log.name, log, size, status, self._old.get(segment.log.name), folder
-                )
+                stored = self._sender.extended(segment.log.name, log, size, status, old, folder)
             progress(status.size)
             yield stored
             is_open = is_last and not self._cut.closed
