@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seglog.errors import CorruptionError, UnsupportedError
+from seglog.format.filenames import topic_name_problem
+from seglog.format.uuids import parse_uuid
 from seglog.layout import INT64_MAX
 from seglog_rescue.replicas.digests import Mark
 from seglog_rescue.replicas.facts import DirectoryFacts, GroupFacts, HostFacts, MetadataFacts, ReplicaFacts, TopicFacts
@@ -28,6 +30,7 @@ MOST_BYTES = 1 << 30  # a million partitions
 _ROWS = (Mark, KeyMark)  # written as lists, because there are many
 _SUMS = ("digest",)  # fields of rows that do not ascend: written as they are, the others as differences
 _BESIDE = "records"  # a field that is written as what it lacks of the offset: 0 where every offset has its record
+_IDS = "directories"  # a field of ids, as the metadata has them
 _Shape = TypeVar("_Shape")
 
 
@@ -165,7 +168,13 @@ class _Reading:
         elif kind == "replica":
             owner, replicas = self._under(self._directories, number)
             values = {"directory": _usual_place(owner, values), **values}
-            replicas.append(_shaped(ReplicaFacts, values, self._path, number))
+            facts = _shaped(ReplicaFacts, values, self._path, number)
+            problem = topic_name_problem(facts.topic)  # names become paths in lines for a shell
+            if problem is not None or facts.partition < 0:
+                raise FactsError(
+                    self._path, f"its partition is not one: {problem or f'number {facts.partition}'}", number
+                )
+            replicas.append(facts)
         elif kind == "metadata":
             self._metadata.append((_shaped(MetadataFacts, values, self._path, number), []))
         elif kind == "topic":
@@ -211,7 +220,7 @@ def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> A
     """Returns `value` as `kind`: int, str, bool, a dataclass, or a tuple of these."""
     check = _IS.get(kind)
     if check is not None:
-        if check(value):
+        if check(value) and (name != _IDS or _is_id(value)):
             return value
     elif is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, dict):
@@ -225,6 +234,14 @@ def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> A
         if len(value) == len(kinds):
             return tuple(_value(one, each, path, number, name) for one, each in zip(kinds, value, strict=True))
     raise FactsError(path, f"the field {name}: {json.dumps(value)[:40]} is not what it must be", number)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        parse_uuid(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _rows(kind: Any, value: list[Any], path: Path | str, number: int, name: str) -> tuple[Any, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from seglog.errors import CorruptionError, UnsupportedError
+from seglog.errors import CorruptionError, SeglogError, UnsupportedError
 from seglog.layout import BATCH
 from seglog.storage.local import LocalFileSystem
-from seglog_rescue.operations.replicas import ReplicasRequest, collect
+from seglog_rescue.operations.replicas import ReplicasRequest, collect, compare, step_lines, write_collected
 from seglog_rescue.replicas.digests import LogDigest
 from seglog_rescue.replicas.facts import DirectoryFacts, HostFacts, ReplicaFacts
 from seglog_rescue.replicas.facts_file import FactsError, parse_facts, write_facts
@@ -150,6 +153,23 @@ def test_a_field_of_another_type_is_refused_with_its_line(data: bytes, field: st
         parse_facts(resealed(lines), "f")
 
 
+@pytest.mark.parametrize(("field", "value"), [("topic", "../orders"), ("topic", ""), ("partition", -1)])
+def test_a_replica_whose_partition_is_not_one_is_refused(data: bytes, field: str, value: object) -> None:
+    lines = parsed_lines(data)
+    number = next(i for i, line in enumerate(lines) if line["type"] == "replica")
+    lines[number][field] = value
+    with pytest.raises(FactsError, match=f"line {number + 1}: its partition is not one"):
+        parse_facts(resealed(lines), "f")
+
+
+def test_a_directory_id_that_is_not_one_is_refused(data: bytes) -> None:
+    lines = parsed_lines(data)
+    number = next(i for i, line in enumerate(lines) if line["type"] == "metadata")
+    lines[number]["brokers"] = [{"node": 1, "directories": ["x"]}]
+    with pytest.raises(FactsError, match=f"line {number + 1}: the field directories"):
+        parse_facts(resealed(lines), "f")
+
+
 def test_a_line_without_its_owner_or_a_field_that_must_be_there_is_refused(data: bytes) -> None:
     lines = parsed_lines(data)
     with pytest.raises(FactsError, match="no line before it"):
@@ -165,3 +185,46 @@ def test_a_line_without_its_owner_or_a_field_that_must_be_there_is_refused(data:
 def test_what_is_not_facts_is_refused(junk: bytes) -> None:
     with pytest.raises(CorruptionError):
         parse_facts(junk, "f")
+
+
+def places_of(value: object, path: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Where numbers, texts and lists lie in a line."""
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places_of(part, (*path, key))
+    if path and not isinstance(value, dict):
+        yield path
+
+
+def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_path: Path) -> None:
+    """`SEGLOG_FACTS_MUTATIONS` are as many as are tried (6,000 were)."""
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 4 + [2] * 3})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 30})
+    log = two / "orders-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-4])
+    for name in ("replication-offset-checkpoint", "cleaner-offset-checkpoint"):
+        (two / name).write_text("0\n1\norders 0 20\n")
+    write_metadata_log(one, [registration(1), registration(2), *topic_records("orders", [[1, 2]], epoch=2, isr=[1])])
+    files = [tmp_path / f"{directory.name}.facts" for directory in (one, two)]
+    for directory, file in zip((one, two), files, strict=True):
+        write_collected(FS, collect(FS, ManualClock(10**15), ReplicasRequest([directory])), file)
+    whole, chance, refused = [file.read_bytes() for file in files], random.Random(44), 0
+    values = [0, -1, 1, 3, 50, 1 << 31, (1 << 63) - 1, -1 << 63, "", "x", "../x", [], None, True]
+    rounds = int(os.environ.get("SEGLOG_FACTS_MUTATIONS", "120"))
+    for _ in range(rounds):
+        at = chance.randrange(2)
+        lines = parsed_lines(whole[at])
+        for _ in range(chance.randint(1, 3)):
+            line: Any = chance.choice(lines[1:])
+            *above, last = chance.choice(list(places_of(line)))
+            for key in above:
+                line = line[key]
+            line[last] = chance.choice(values)
+        files[at].write_bytes(resealed(lines))
+        try:
+            report = compare(FS, ManualClock(10**15), ReplicasRequest(files))
+            assert not any("/../" in line for line in step_lines(report))
+        except SeglogError:
+            refused += 1
+        files[at].write_bytes(whole[at])
+    assert 0 < refused < rounds
