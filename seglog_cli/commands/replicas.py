@@ -220,10 +220,14 @@ def _sentences(verdict: PartitionVerdict) -> list[str]:
 
 def _given_up(loss: Loss) -> str:
     return (
-        f"offsets {loss.first} to {loss.end - 1} were acknowledged, and are in broker {loss.node}'s copy: a leader was"
-        " elected that lacked them (an unclean election, or its log had lost them), and newer records stand in their"
-        " place; the lines below save them"
+        f"broker {loss.node} has acknowledged records ({_span(loss.first, loss.end)}) that a later leader lacked when"
+        " it was elected (uncleanly, or its log had lost them); newer records stand in their place, and the lines"
+        " below save them"
     )
+
+
+def _span(first: int, end: int) -> str:
+    return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
 
 
 def _of_copy(copy: CopyVerdict) -> list[str]:
@@ -236,7 +240,7 @@ def _of_copy(copy: CopyVerdict) -> list[str]:
     for hole in copy.holes:
         place = f" ({hole.file} from position {hole.position} on)" if hole.file else ""
         several = ", in several places" if hole.is_coarse else ""
-        sentences.append(f"broker {node}: offsets {hole.first} to {hole.end - 1}: {hole.reason}{place}{several}")
+        sentences.append(f"broker {node}: {_span(hole.first, hole.end)}: {hole.reason}{place}{several}")
     for first, end in copy.differs:
         sentences.append(
             f"broker {node} holds other batches than the chosen copy somewhere in {first} to {end - 1}, and no leader"
@@ -249,7 +253,7 @@ def _of_copy(copy: CopyVerdict) -> list[str]:
             " that: seglog diff --level view shows them"
         )
     if facts.end < facts.disk_end:
-        sentences.append(f"broker {node}: a start cuts offsets {facts.end} to {facts.disk_end - 1}")
+        sentences.append(f"broker {node}: a start cuts {_span(facts.end, facts.disk_end)}")
     return sentences
 
 

@@ -71,5 +71,5 @@ def test_what_an_election_gave_up_although_it_was_acknowledged_is_said_in_words(
     two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 4 + [2]})
     (one / "replication-offset-checkpoint").write_text("0\n1\norders 0 6\n")
     write_metadata_log(two, [registration(1), registration(2), *topic_records("orders", [[1, 2]], epoch=2, isr=[2])])
-    (said,) = [line for line in run("replicas", one, two).stdout.splitlines() if "a leader was elected" in line]
-    assert said.startswith("orders-0: offsets 4 to 5 were acknowledged, and are in broker 1's copy")
+    (said,) = [line for line in run("replicas", one, two).stdout.splitlines() if "a later leader" in line]
+    assert said.startswith("orders-0: broker 1 has acknowledged records (offsets 4 to 5) that a later leader lacked")

@@ -239,7 +239,7 @@ def _election(node: int, names: Sequence[str]) -> Step:
     file = f"election-{node}.json"
     return Step(
         "",
-        f"elect broker {node}, of which no replica in sync is left: {', '.join(names[:5])}"
+        f"elect broker {node} where the controller elects nobody by itself: {', '.join(names[:5])}"
         + (f" and {len(names) - 5} more" if len(names) > 5 else ""),
         (f"kafka-leader-election --bootstrap-server {_BOOTSTRAP} --election-type unclean --path-to-json-file {file}",),
         file,
