@@ -20,7 +20,15 @@ from seglog_rescue.replicas.facts import Hole
 from seglog_rescue.replicas.keys import KeysBeside
 from seglog_rescue.replicas.keys import compared as compared_keys
 from seglog_rescue.replicas.lineage import common_end, contradiction
-from seglog_rescue.replicas.rule import Candidate, Metadata, acknowledged_end, is_current, missing_acknowledged, ranked
+from seglog_rescue.replicas.rule import (
+    Candidate,
+    Metadata,
+    acknowledged_end,
+    is_current,
+    is_emptied,
+    missing_acknowledged,
+    ranked,
+)
 
 Range = tuple[int, int]  # first offset, and the one after the last
 
@@ -325,7 +333,9 @@ class _Partition:
             copy = self._readable[node]
             facts = copy.facts
             whole = not facts.holes and not facts.torn_bytes and facts.end == facts.disk_end
-            if whole and not missing_acknowledged(facts.candidate(node), self._candidates):
+            candidate = facts.candidate(node)
+            whole = whole and not is_emptied(candidate, self._candidates)
+            if whole and not missing_acknowledged(candidate, self._candidates):
                 end = min(end, common_end(self._on_disk[node].lineage, self._on_disk[holder.node].lineage))
         return end
 

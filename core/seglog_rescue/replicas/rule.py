@@ -1,7 +1,7 @@
 """The rule by which a replica is chosen: the one rule of `replicas`, `rebuild` and `transplant`.
 
 1. A replica in sync by the metadata, if that is no older than the logs, and if its log has not lost records below a
-   high watermark since.
+   high watermark since, or all of them.
 2. The newest leader epoch: Kafka gives an epoch to one leader, so an older one was left behind.
 3. The fewest acknowledged offsets missing: the log ends below a high watermark, or is damaged below it.
 4. The longest log, then the least damaged one.
@@ -73,7 +73,7 @@ def ranked(
 
     def in_sync(candidate: Candidate) -> bool:
         assert metadata is not None
-        return candidate.node in metadata.in_sync and not lost[id(candidate)]
+        return candidate.node in metadata.in_sync and not lost[id(candidate)] and not is_emptied(candidate, candidates)
 
     def order(candidate: Candidate) -> tuple[int, ...]:
         lineage = candidate.lineage
@@ -107,6 +107,12 @@ def ranked_by_reading(
             return order
         candidates[best] = read(best)
         whole.add(best)
+
+
+def is_emptied(candidate: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """True if a copy has no record, and never had by its offsets, while another one has some: retention would leave its
+    log start above 0."""
+    return candidate.lineage.end == 0 and any(each.lineage.end > 0 for each in candidates)
 
 
 def missing_acknowledged(candidate: Candidate, candidates: Sequence[Candidate]) -> int:

@@ -165,6 +165,23 @@ def test_a_copy_in_sync_that_its_start_cuts_below_its_high_watermark_is_not_chos
     assert second.endswith(f" {aside}-salvaged/orders-0 > orders-0.broker-1.jsonl")
 
 
+@pytest.mark.parametrize("what", ["files", "directory", "zeros"])
+def test_the_last_one_in_sync_starts_after_another_is_elected_if_its_log_was_emptied(tmp_path: Path, what: str) -> None:
+    one, two = brokers(tmp_path, [0] * 10, [0] * 8)
+    assigned(two, [1, 2], isr=[1])
+    if what == "directory":
+        shutil.rmtree(one / "orders-0")
+    for file in () if what == "directory" else sorted((one / "orders-0").iterdir()):
+        if what == "zeros":
+            file.write_bytes(bytes(file.stat().st_size))
+        else:
+            file.unlink()
+    report = report_of(one, two)
+    (verdict,) = report.partitions
+    assert (verdict.choice, report.start.order, report.start.elected) == (2, (2, 1), {2: ["orders-0"]})
+    assert all(word == "perhaps" for choice in verdict.choices for *_, word in ranges(choice))
+
+
 def test_what_no_producer_was_told_is_safe_is_written_to_a_file_before_its_broker_cuts_it(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 10, [0] * 8)
     assigned(one, [1, 2], isr=[2])

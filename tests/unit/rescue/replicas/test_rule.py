@@ -40,6 +40,12 @@ def test_a_replica_in_sync_whose_start_cuts_it_below_its_own_high_watermark_is_n
     assert order(candidate(1, 85, high_watermark=85), whole, metadata=Metadata(1, 2, [1])) == [1, 2]
 
 
+def test_a_replica_in_sync_that_is_empty_beside_one_with_records_is_not_in_sync() -> None:
+    empty, other = candidate(1, 0, ()), candidate(2, 60)
+    assert order(empty, other, metadata=Metadata(1, 2, [1])) == [2, 1]
+    assert order(empty, candidate(2, 0, ()), metadata=Metadata(1, 2, [1])) == [1, 2]
+
+
 def test_of_one_epoch_the_fewest_acknowledged_offsets_missing_then_the_longest_then_the_least_damaged() -> None:
     damaged = candidate(1, 90, holes=((10, 20),), high_watermark=80)
     assert order(damaged, candidate(2, 85)) == [2, 1]
