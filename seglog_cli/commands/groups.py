@@ -60,8 +60,9 @@ def run(
     Connect's workers meet, streams for a Streams application, of either protocol, schema-registry, or -.
 
     --csv writes the file that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one
-    group, and group,topic,partition,offset for several. It leaves out share groups, and commits of partitions that the
-    cluster's metadata does not have: for one of those the tool resets nothing for any group.
+    group, and group,topic,partition,offset for several. It leaves out commits of partitions that the cluster's metadata
+    does not have: for one of those the tool resets nothing for any group. Of a share group alone (--group) it writes
+    where it starts, for `kafka-share-groups --reset-offsets --from-file` of Kafka 4.4; beside others it leaves it out.
 
     Damage is reported and skipped; the exit code is then 3.
 
@@ -132,8 +133,12 @@ def show_reset_csv(console: Console, report: GroupsReport) -> None:
     from seglog_rescue.operations.groups import reset_csv, resettable
 
     left_out = [group.name for group in report.groups if group.kind == SHARE]
-    if left_out:
-        console.warning(f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)}")
+    alone = len(report.groups) == len(left_out) == 1
+    if left_out and not alone:
+        console.warning(
+            f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)} (each alone, by --group, has"
+            " lines for kafka-share-groups of Kafka 4.4)"
+        )
     fails = "for a partition that is not there, kafka-consumer-groups --from-file resets nothing for any group"
     if report.absent:
         console.warning(f"the cluster has no {_named(report.absent)}; left out: {fails}")
@@ -143,7 +148,8 @@ def show_reset_csv(console: Console, report: GroupsReport) -> None:
     taken = [group.name for group in resettable(report.groups, report.absent)]
     if taken:  # with --all-groups the tool of 4.3 takes the lines for those of one group, and fails
         which = command_line(*(word for name in taken for word in ("--group", name)))
-        console.detail(f"kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
+        kind = "share" if alone else "consumer"
+        console.detail(f"kafka-{kind}-groups --reset-offsets --from-file FILE {which} --execute")
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

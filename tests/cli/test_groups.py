@@ -213,3 +213,11 @@ def test_a_share_group_shows_what_is_acknowledged_out_of_order(tmp_path: Path) -
         {"first_offset": first, "last_offset": last, "state": "acknowledged", "delivery_count": 1}
         for first, last in ((12, 16), (20, 20))
     ]
+    alone = run("groups", "-v", "--format", "reset-csv", "--group", "g", tmp_path)
+    assert alone.stdout == "orders,3,12\n"
+    assert "kafka-share-groups --reset-offsets --from-file FILE --group g --execute" in alone.stderr
+    with opened_log(tmp_path / "__share_group_state-0") as log:
+        log.append([share_snapshot("h", start=7, delivered=0, batches=[])])
+    both = run("groups", "--format", "reset-csv", tmp_path)
+    assert both.stdout == ""
+    assert "takes no share groups; left out: g, h" in both.stderr

@@ -55,7 +55,7 @@ from tests.support.applications import (
 from tests.support.command_line import json_lines, run
 from tests.support.dying_clusters import NODES, Kind, format_broker, format_controller
 from tests.support.dying_clusters import SETTINGS as REPLICATED
-from tests.support.kafka.jvm import KAFKA_VERSION
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION
 from tests.support.kafka.released_broker import ReleasedBroker
 from tests.support.kafka.tools import CONFIGS, SHARE_GROUPS, tool
 from tests.support.rebuilt import copy_snapshots
@@ -232,13 +232,16 @@ class Dead:
         """Ends a cluster whose directories are not needed any more."""
         broker.kill()
 
-    def make_topics(self, broker: Any) -> None:
-        """Makes the old cluster's topics in a new one, as `seglog metadata` lists them."""
+    def make_topics(self, broker: Any) -> list[str]:
+        """Makes the old cluster's topics in a new one, as `seglog metadata` lists them; returns their partitions."""
+        made: list[str] = []
         listed = json_lines(run("metadata", "--json", self.controller(self.directory)))
         for row in (each for each in listed if each["type"] == "topic"):
             if row["topic"] not in NOT_MADE:
                 configs = {name.replace(".", "_"): value for name, value in row["configs"].items()}
                 broker.create_topic(row["topic"], row["partitions"], **configs)
+                made += [f"{row['topic']}-{number}" for number in range(row["partitions"])]
+        return made
 
 
 @dataclass
@@ -278,6 +281,12 @@ class DeadThree(Dead):
 
     def beginning(self, directory: Path) -> Three:
         return self.node(directory, self.into)
+
+    def make_topics(self, broker: Three) -> list[str]:
+        made = super().make_topics(broker)
+        places = [directory / name for directory in broker.directories[:-1] for name in made]
+        until(lambda: all(place.is_dir() for place in places), "the new cluster's partitions")
+        return made
 
     def targets(self, directory: Path) -> Iterator[tuple[str | Path, ...]]:
         for node in self.into:
@@ -349,20 +358,30 @@ def try_seed(seed: int, place: Path, release: str, dynamic: bool, nodes: Nodes |
     for way in WAYS:
         with dead.by(way, place / way) as broker:
             if way == "transplant":
-                begin_anew(broker, (place / way / "said").read_text())
+                bring_on(broker, dead, (place / way / "said").read_text())
             outcomes[way] = dead.go_on(broker)
             if way == "transplant" and set(outcomes[way].shared) >= set(outcomes["plain"].shared):
-                outcomes[way] = replace(outcomes[way], shared=outcomes["plain"].shared)  # it begins anew, as it says
+                # what was acknowledged beyond the start comes again, as it says
+                outcomes[way] = replace(outcomes[way], shared=outcomes["plain"].shared)
         shutil.rmtree(place / way)
     return outcomes
 
 
-def begin_anew(broker: Any, said: str) -> None:
-    """Runs the printed lines: for groups' own settings, and for share groups that begin anew."""
+def bring_on(broker: Any, dead: Dead, said: str) -> None:
+    """Runs the printed lines: for groups' own settings, and for share groups, which Kafka's tool of 4.4 lets go on
+    where they were."""
     for printed in re.finditer(r"kafka-configs --bootstrap-server HOST:PORT (--entity-type groups .+)$", said, re.M):
         tool(CONFIGS, broker, *shlex.split(printed[1]))
     for printed in re.finditer(r"kafka-share-groups --bootstrap-server HOST:PORT (--reset-offsets .+?) \(or", said):
-        tool(SHARE_GROUPS, broker, *shlex.split(printed[1]))
+        anew = shlex.split(printed[1])
+        group, csv = anew[2], dead.files.place / "share.csv"
+        listed = run("groups", "--group", group, "--format", "reset-csv", *dead.log_directories(dead.directory))
+        csv.write_text(listed.stdout)
+        if dead.release < NEWER_KAFKA_VERSION or not listed.stdout:
+            tool(SHARE_GROUPS, broker, *anew)
+        else:
+            from_file = *anew[:3], "--from-file", str(csv), "--execute"
+            tool(SHARE_GROUPS, broker, *from_file, release=NEWER_KAFKA_VERSION)
 
 
 def main() -> int:

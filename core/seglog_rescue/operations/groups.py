@@ -154,20 +154,24 @@ def coordinator_partition(group: str, partitions: int) -> int:
 
 
 def resettable(groups: Sequence[Group], absent: Container[TopicPartition] = ()) -> list[Group]:
-    """Returns the groups that have lines in `reset_csv`; Kafka's tool needs a --group for each of them."""
+    """Returns the groups that have lines in `reset_csv`; Kafka's tool needs a --group for each of them.
+
+    A share group has some if it is the only group: its own tool takes one at a time.
+    """
     return [
         group
         for group in groups
-        if group.kind != SHARE
+        if (group.kind != SHARE or len(groups) == 1)
         and any(row.offset is not None and row.partition not in absent for row in group.partitions)
     ]
 
 
 def reset_csv(groups: Sequence[Group], absent: Container[TopicPartition] = ()) -> str:
-    """Returns the lines that `kafka-consumer-groups --reset-offsets --from-file` takes (Kafka: CsvUtils).
+    """Returns the lines that `kafka-consumer-groups --reset-offsets --from-file` takes (Kafka: CsvUtils), or for a
+    share group that is the only one `kafka-share-groups` of 4.4: there the offset is where it starts.
 
-    A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out, and
-    the partitions that are `absent`: for one of those the tool resets nothing for any group.
+    A line is topic,partition,offset for one group, with the group before them for several. Leaves other share groups
+    out, and the partitions that are `absent`: for one of those the tool resets nothing for any group.
     """
     taken = resettable(groups, absent)
     out = io.StringIO()

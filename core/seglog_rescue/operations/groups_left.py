@@ -112,8 +112,10 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]
         yield (
             f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had done with"
             f" {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server HOST:PORT"
-            f" {command} (or --to-datetime TIME), which brings records again. Else it begins at the end, unless"
-            " share.auto.offset.reset of the group is set otherwise in the new cluster"
+            f" {command} (or --to-datetime TIME), which brings records again. The tool of Kafka 4.4 lets it go on where"
+            f" it was, if --from-file FILE takes the place of the topics and --to-earliest: FILE is what seglog groups"
+            f" {command_line('--group', group.name)} --format reset-csv prints of the source. Else it begins at the"
+            " end, unless share.auto.offset.reset of the group is set otherwise in the new cluster"
         )
 
 
