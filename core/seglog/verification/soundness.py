@@ -6,9 +6,8 @@ None means that the partition is to be looked at as usual, and says nothing abou
 counts as unknown, too: transactions, holes, magic 0 and 1, leftovers, strange names.
 
 What holds for a sound log: its batches and records are right and leave out no offset from the first segment's base to
-the end; both indexes of each segment are there, without padding, and lead to the batches they name; its snapshots and
-its leader epochs say what the batches say; no other file is in the directory. `tests/unit/verification/test_soundness`
-holds it against `partition_look` and the recovery.
+the end; both indexes of each segment are there and lead to the batches they name, and only those of the last segment
+end with zeros; its snapshots and its leader epochs say what the batches say; no other file is in the directory.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from seglog.model import NO_LEADER_EPOCH
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.topic_ids import topic_id_of
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.padding import FRONT_BYTES, written_bytes
 from seglog.verification.batches import LEAST_ENTRY, Level, clean_range, new_state
 
 _MOST_BYTES = 1 << 20  # of all files: for more, reading them is what takes time
@@ -45,7 +45,10 @@ _KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.PRO
 _SMALL_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA)
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
-_END_BYTES = 8  # zero in the last entry of a padded index
+_ENTRY_BYTES: dict[FileKind | str, int] = {
+    FileKind.OFFSET_INDEX: _OFFSET_ENTRY.size,
+    FileKind.TIME_INDEX: _TIME_ENTRY.size,
+}
 _RARE = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
 
 
@@ -53,7 +56,8 @@ _RARE = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
 class SoundLog:
     """A log with which nothing is wrong: its first offset, and the one after the last.
 
-    `index_sizes` are the largest offset and time index in bytes, `batches` and `segments` are counted; `snapshots` are
+    `index_sizes` are the largest offset and time index in bytes of entries; with `is_padded` a broker's zeros follow
+    those of the last segment, which it cuts off when it stops. `batches` and `segments` are counted; `snapshots` are
     the offsets of the producer snapshots, ascending, `snapshot_size` the largest one in bytes. `topic_id` is that of
     `partition.metadata`, None without the file.
     """
@@ -63,6 +67,7 @@ class SoundLog:
     segments: int
     batches: int
     index_sizes: tuple[int, int]
+    is_padded: bool
     snapshots: tuple[int, ...]
     snapshot_size: int
     epochs: tuple[EpochEntry, ...]
@@ -82,28 +87,60 @@ def sound_log(fs: FileSystem, directory: Path) -> SoundLog | None:
         return None  # the look meets it again, and tells
 
 
-def _read(fs: FileSystem, directory: Path) -> dict[FileKind | str, dict[int, bytes]] | None:
-    """Returns the files' bytes by kind and offset, the small files by name at 0; None if there is anything else."""
-    files: list[tuple[FileKind | str, int, str, int]] = []
+@dataclass(slots=True)
+class _Contents:
+    """The bytes of a partition's files by kind and offset, the small files by name at 0; indexes without the zeros
+    that a broker allocates after their entries, and the base offsets of those with zeros."""
+
+    files: dict[FileKind | str, dict[int, bytes]]
+    padded: set[int] = field(default_factory=set)
+
+
+def _read(fs: FileSystem, directory: Path) -> _Contents | None:
+    """Returns the contents of a directory, None if anything else than the files of a log is there."""
+    contents = _Contents({kind: {} for kind in (*_KINDS, *_SMALL_FILES)})
+    files: list[tuple[FileKind | str, int, Path, int]] = []
     total = 0
     for name, status in fs.entries(directory):
         parsed = parse_file_name(name)
-        total += status.size
+        is_index = parsed is not None and parsed.kind in _ENTRY_BYTES
+        total += 0 if is_index else status.size
         if status.no_file or status.is_link or total > _MOST_BYTES:
             return None
         if parsed is not None and parsed.kind in _KINDS and parsed.state is FileState.LIVE:
-            files.append((parsed.kind, parsed.offset, name, status.size))
+            files.append((parsed.kind, parsed.offset, directory / name, status.size))
         elif name in _SMALL_FILES:
-            files.append((name, 0, name, status.size))
+            files.append((name, 0, directory / name, status.size))
         else:
             return None
-    contents: dict[FileKind | str, dict[int, bytes]] = {kind: {} for kind in (*_KINDS, *_SMALL_FILES)}
-    for kind, offset, name, size in files:
-        data = fs.read_bytes(directory / name) if size else b""
-        if len(data) != size:
+    for kind, offset, path, size in files:
+        entry_bytes = _ENTRY_BYTES.get(kind)
+        data = _read_whole(fs, path, size) if entry_bytes is None else _read_entries(fs, path, size, entry_bytes)
+        if data is None:
             return None
-        contents[kind][offset] = data
+        if entry_bytes is not None and len(data) < size:
+            contents.padded.add(offset)
+        contents.files[kind][offset] = data
     return contents
+
+
+def _read_whole(fs: FileSystem, path: Path, size: int) -> bytes | None:
+    data = fs.read_bytes(path) if size else b""
+    return data if len(data) == size else None
+
+
+def _read_entries(fs: FileSystem, path: Path, size: int, entry_bytes: int) -> bytes | None:
+    """Returns the entries of an index up to the last that is not zero, None for a broken or too large one."""
+    if size % entry_bytes:
+        return None
+    if size <= FRONT_BYTES:
+        data = _read_whole(fs, path, size)
+    else:
+        with fs.open(path, "r") as file:
+            data = written_bytes(file, entry_bytes) if file.size() == size else None
+    if data is None or len(data) > _MOST_BYTES:
+        return None
+    return data[: -(-len(data.rstrip(b"\0")) // entry_bytes) * entry_bytes]
 
 
 class _Batch(NamedTuple):
@@ -131,12 +168,12 @@ class _Soundness:
 
     fs: FileSystem
     directory: Path
-    contents: dict[FileKind | str, dict[int, bytes]]
+    contents: _Contents
     epochs: list[EpochEntry] = field(default_factory=list)
     producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # id → epoch, last offset, last sequence
 
     def judge(self) -> SoundLog | None:
-        logs, offsets, times, snapshots = (self.contents[kind] for kind in _KINDS)
+        logs, offsets, times, snapshots = (self.contents.files[kind] for kind in _KINDS)
         bases = sorted(logs)
         if not bases or offsets.keys() != logs.keys() or times.keys() != logs.keys():
             return None
@@ -156,13 +193,14 @@ class _Soundness:
         epochs = self._listed_epochs(reached)
         if epochs is None:
             return None
-        metadata = self.contents[filenames.PARTITION_METADATA].get(0)
+        metadata = self.contents.files[filenames.PARTITION_METADATA].get(0)
         return SoundLog(
             base_offset=bases[0],
             end_offset=reached,
             segments=len(bases),
             batches=count,
             index_sizes=(max(map(len, offsets.values())), max(map(len, times.values()))),
+            is_padded=bool(self.contents.padded),
             snapshots=tuple(sorted(snapshots)),
             snapshot_size=max(map(len, snapshots.values()), default=0),
             epochs=epochs,
@@ -173,7 +211,7 @@ class _Soundness:
 
     def _batches(self, base: int, following: int | None) -> list[_Batch] | None:
         """Returns the batches of a segment if they and their records are right, and the file ends with the last."""
-        data = self.contents[FileKind.LOG][base]
+        data = self.contents.files[FileKind.LOG][base]
         if not data:
             return []
         most = min(base + layout.INT32_MAX, layout.INT64_MAX if following is None else following - 1)
@@ -189,7 +227,7 @@ class _Soundness:
 
     def _opened_batches(self, base: int, most: int) -> np.ndarray | None:
         """Returns the batches of a segment in which some are compressed."""
-        data, log = self.contents[FileKind.LOG][base], self.directory / filenames.segment_file_name(base)
+        data, log = self.contents.files[FileKind.LOG][base], self.directory / filenames.segment_file_name(base)
         result = clean_range(self.fs, log, 0, len(data), PlausibleOffsets(base, most), Level.RECORD, keep=True)
         if result is None or result.end != len(data):
             return None
@@ -214,16 +252,18 @@ class _Soundness:
     # --- files about them ---------------------------------------------------------------------------------
 
     def _indexes_are_right(self, base: int, batches: Sequence[_Batch], *, closed: bool) -> bool:
-        offsets, times = self.contents[FileKind.OFFSET_INDEX][base], self.contents[FileKind.TIME_INDEX][base]
-        for data, entry in ((offsets, _OFFSET_ENTRY), (times, _TIME_ENTRY)):
-            if len(data) % entry.size or (data and not any(data[-_END_BYTES:])):
-                return False
+        offsets, times = (
+            self.contents.files[FileKind.OFFSET_INDEX][base],
+            self.contents.files[FileKind.TIME_INDEX][base],
+        )
+        if closed and base in self.contents.padded:
+            return False
         return _offsets_are_right(offsets, base, batches) and _times_are_right(times, base, batches, closed=closed)
 
     def _snapshot_is_right(self, offset: int) -> bool:
         """True without a snapshot, or if its producers are as the batches before `offset` left them. The batches may
         have gone of those that the log does not show."""
-        data = self.contents[FileKind.PRODUCER_SNAPSHOT].get(offset)
+        data = self.contents.files[FileKind.PRODUCER_SNAPSHOT].get(offset)
         if data is None:
             return True
         for entry in decode_snapshot(data, filenames.segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)):
@@ -235,7 +275,7 @@ class _Soundness:
     def _listed_epochs(self, end: int) -> tuple[EpochEntry, ...] | None:
         """Returns the checkpoint's epochs if they are those of the batches; a last one may begin at the log's end."""
         name, derived = filenames.LEADER_EPOCH_CHECKPOINT, tuple(self.epochs)
-        data = self.contents[name].get(0)
+        data = self.contents.files[name].get(0)
         if data is None:
             return None if derived else ()
         listed = parse_leader_epochs(data, name)

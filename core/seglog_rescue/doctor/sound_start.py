@@ -62,5 +62,6 @@ def _is_as_stated(log: SoundLog, key: TopicPartition, around: Surroundings) -> b
     if start is not None and (start < log.base_offset or any(entry.start_offset < start for entry in log.epochs)):
         return False
     was_compacted = stated[filenames.CLEANER_OFFSET_CHECKPOINT] is not None
-    is_closed = log.snapshots[-1:] == (log.end_offset,) or log.end_offset == 0  # there is none at offset 0
+    has_end = log.snapshots[-1:] == (log.end_offset,) or log.end_offset == 0  # there is none at offset 0
+    is_closed = has_end and not log.is_padded
     return not was_compacted and (is_closed or not around.clean)

@@ -5,6 +5,7 @@ Searches longer with SEGLOG_EFFORT (`tests/support/effort.py`).
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +60,14 @@ def _copy(path: Path, to: Path) -> Path:
     return to
 
 
+def _killed(path: Path, to: Path) -> Path:
+    """A copy as a broker that was killed leaves it: without the marker, with room for more in the last indexes."""
+    (_copy(path, to) / ".kafka_cleanshutdown").unlink()
+    for index in to.glob("[!r]*-0/*30.*index"):
+        os.truncate(index, 10_485_756 if index.suffix == ".timeindex" else 10_485_760)
+    return to
+
+
 def word(
     path: Path, *, examined: bool, monkeypatch: pytest.MonkeyPatch, stated: Sequence[str] = ()
 ) -> tuple[list[Diagnosis], DoctorSummary]:
@@ -97,16 +106,19 @@ def test_nothing_is_examined_of_partitions_that_a_start_leaves_as_they_are(
 ) -> None:
     rows, summary = word(sound, examined=False, monkeypatch=monkeypatch)
     assert (rows, summary.partitions, examined_in(sound, monkeypatch)) == ([], len(SOUND), [])
-    killed = _copy(sound, tmp_path / "killed")
-    (killed / ".kafka_cleanshutdown").unlink()
+    killed = _killed(sound, tmp_path / "killed")
     assert examined_in(killed, monkeypatch) == []
+    (killed / ".kafka_cleanshutdown").touch()
+    padded = {path.parent.name for path in killed.glob("[!r]*-0/*30.index")}
+    assert len(padded) == 3
+    assert set(examined_in(killed, monkeypatch)) == padded
 
 
 def test_doctors_word_is_the_examinations_on_mutated_directories(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(first_seed(0), first_seed(0) + tries(25)):
-        path = _copy(sound, tmp_path / str(seed))
+        path = (_copy, _killed)[seed % 2](sound, tmp_path / str(seed))
         did = mutate(path, random.Random(seed))
         words: list[object] = []
         for examined in (False, True):
