@@ -286,8 +286,10 @@ def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
     yield from _unreadable(fs, metadata, lambda path: parse_partition_metadata(fs.read_bytes(path), path))
     epochs = directory / filenames.LEADER_EPOCH_CHECKPOINT
     yield from _unreadable(fs, epochs, lambda path: LeaderEpochCache(fs, path.parent))
-    for name, status in fs.entries(directory):
-        if not status.is_directory and name.endswith(NAMED_BY_OFFSET) and not is_offset(name.partition(".")[0]):
+    strange = [n for n in fs.list(directory) if n.endswith(NAMED_BY_OFFSET) and not is_offset(n.partition(".")[0])]
+    statuses = dict(fs.entries(directory)) if strange else {}
+    for name in strange:
+        if name in statuses and not statuses[name].is_directory:
             yield f"{directory / name}: the name is not an offset"
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.errors import ArgumentError, NotALogError
+from seglog.errors import ArgumentError
 from seglog.format.filenames import FileState
 from seglog.operations.workspace import optional_size
-from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 
 _T = TypeVar("_T")
@@ -158,9 +157,9 @@ NO_LEFTOVERS = Leftovers()
 def leftovers_of(fs: FileSystem, path: Path) -> Leftovers:
     """Returns the `.deleted` files that opening the log for writing removes; none if they are not known."""
     try:
-        leftovers = list_partition(fs, path).leftovers
-    except (NotALogError, OSError):
+        names = [name for name in fs.list(path) if name.endswith(FileState.DELETED.value)]
+        waiting = [fs.status(path / name) for name in names]
+    except OSError:
         return NO_LEFTOVERS  # reported when the log is opened
-    waiting = [fs.status(name) for name in leftovers if name.name.endswith(FileState.DELETED.value)]
-    sizes = [status.allocated for status in waiting if status is not None]
+    sizes = [status.allocated for status in waiting if status is not None and not status.no_file]
     return Leftovers(len(sizes), sum(sizes))

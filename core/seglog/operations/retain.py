@@ -79,7 +79,7 @@ from seglog.operations.workspace import (
     settings_of,
     warn_of_runs,
 )
-from seglog.scan.listing import Target, list_log_directory, list_partition, resolve_paths
+from seglog.scan.listing import Target, first_base_offset, is_07, list_log_directory, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import RoomTaken
 from seglog.units import count_text
@@ -422,8 +422,8 @@ class _DirectoryRetention:
         if refusal:
             raise RefusedError(f"{path}: {refusal}")
         with incomplete_without(path):
-            listing = list_partition(self._fs, path)
-        if listing.format != "kafka":
+            is_refused = is_07(self._fs, path)
+        if is_refused:
             raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
 
     def _config_of(self, topic: str) -> LogConfig:
@@ -450,10 +450,10 @@ class _DirectoryRetention:
         if stated or not known or self._fs.status(path) is None:
             return False
         try:
-            segments = list_partition(self._fs, path).segments
-        except (NotALogError, PermissionError):
+            first = first_base_offset(self._fs, path)
+        except (FileNotFoundError, PermissionError):
             return False  # gone meanwhile, or closed to this user: seen when the log is opened
-        return bool(segments) and directory.begins_before(path, segments[0].base_offset)
+        return first is not None and directory.begins_before(path, first)
 
     def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:
         watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()

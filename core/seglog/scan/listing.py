@@ -22,7 +22,7 @@ from seglog.format.filenames import FileKind, FileName, FileState, PartitionStat
 from seglog.model import TopicPartition
 from seglog.remote_path import why_absent
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.lock import partition_path
 
 OFFSET_CHECKPOINTS = (
@@ -172,16 +172,13 @@ class Target:
 
 def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     """Lists a partition directory. Raises NotALogError if there is no such directory."""
-    require_directory(fs, directory)
     found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
     strangers: list[Path] = []
     notes: list[Path] = []
     others: set[str] = set()
-    for name, status in listed(fs.entries, directory):
+    for name, status in readable_entries(fs, directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
-        if status.is_link:
-            _require_followed(fs, path, parsed)
         if status.no_file:
             strangers.append(path)  # a broker that looks for segments and snapshots sees neither
         elif parsed is not None and parsed.state is FileState.LIVE:
@@ -199,12 +196,21 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     return replace(_assembled(directory, found, tuple(leftovers), strangers, others), repair_notes=tuple(notes))
 
 
-def require_readable_names(fs: FileSystem, directory: Path) -> None:
-    """Raises the errors of `list_partition`, without making a listing."""
+def readable_entries(fs: FileSystem, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+    """Returns the names in a partition directory, and what they are. Raises the errors of `list_partition`."""
     require_directory(fs, directory)
-    for name, status in listed(fs.entries, directory):
+    entries = listed(fs.entries, directory)
+    for name, status in entries:
         if status.is_link:
             _require_followed(fs, directory / name, filenames.parse_file_name(name))
+    return entries
+
+
+def first_base_offset(fs: FileSystem, directory: Path) -> int | None:
+    """Returns the base offset of a partition's first segment, None without segments. Raises OSError."""
+    logs = (name for name, status in fs.entries(directory) if name.endswith(FileKind.LOG.value) and not status.no_file)
+    parsed = map(filenames.parse_file_name, logs)
+    return min((name.offset for name in parsed if name is not None), default=None)
 
 
 def _require_followed(fs: FileSystem, link: Path, parsed: FileName | None) -> None:

@@ -30,9 +30,9 @@ from seglog.clock import Clock, SystemClock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import WEB_SERVERS, RemotePath
-from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, readable_entries
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSystem, Order, VanishedError
 from seglog.storage.lock import holder_of, partition_path
 
@@ -82,14 +82,15 @@ class PartitionView:
 
     def look(self) -> None:
         """Takes the view again."""
-        require_readable_names(self._below, self.directory)
+        there: Sequence[tuple[str, FileStatus]] | None = readable_entries(self._below, self.directory)
         for pause in _PAUSES_S:
             if pause:
                 self._clock.sleep(pause)
             try:
-                self.settled = self._frozen.take(partial(_order, live=self.live))
+                self.settled = self._frozen.take(partial(_order, live=self.live), there)
             except FileNotFoundError as error:  # of the directory: files may go
                 raise NotALogError(self.directory, "no such directory any more") from error
+            there = None
             self.listing: PartitionListing = list_partition(self._frozen, self.directory)
             leftovers = (path.name for path in self.listing.leftovers)
             swapping = any(name.endswith(FileState.SWAP.value) for name in leftovers)

@@ -152,13 +152,16 @@ class FrozenFileSystem(ViewFileSystem):
     def is_only_read(self, path: Path) -> bool:
         return self._directory in (path, path.parent)
 
-    def take(self, order_of: Callable[[Sequence[str]], Order]) -> bool:
+    def take(
+        self, order_of: Callable[[Sequence[str]], Order], entries: Sequence[tuple[str, FileStatus]] | None = None
+    ) -> bool:
         """Takes the directory as it is now; returns whether it stayed the same meanwhile, new names aside.
 
-        Raises OSError if the directory cannot be read.
+        `entries` are those of a moment ago, if the caller has them: then the look began when they were listed. Raises
+        OSError if the directory cannot be read.
         """
         self.close()
-        there = dict(self._below.entries(self._directory))
+        there = dict(self._below.entries(self._directory) if entries is None else entries)
         order = order_of(list(there))
         same = True
         with ExitStack() as stack:

@@ -16,8 +16,8 @@ from seglog.scan.listing import (
     list_log_directory,
     list_partition,
     partition_directories,
+    readable_entries,
     require_partition,
-    require_readable_names,
     require_room_for_partition,
     resolve_path,
 )
@@ -138,7 +138,7 @@ def test_paths_that_are_not_logs_are_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "look", [list_partition, require_readable_names, list_log_directory, resolve_path, require_partition]
+    "look", [list_partition, readable_entries, list_log_directory, resolve_path, require_partition]
 )
 def test_a_directory_that_goes_while_it_is_looked_at_is_none(
     look: Callable[[FileSystem, Path], object], tmp_path: Path
