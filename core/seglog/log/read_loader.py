@@ -174,7 +174,7 @@ class ViewingFileSystem(ViewFileSystem):
     def __init__(self, below: FileSystem, log_directory: Path) -> None:
         super().__init__(below)
         self._log_directory = log_directory
-        self._views: dict[Path, PartitionView] = {}
+        self._views: dict[str, PartitionView] = {}  # by text: making and hashing paths would be half of a question
         self._guard = threading.Lock()
 
     def is_only_read(self, path: Path) -> bool:
@@ -183,19 +183,19 @@ class ViewingFileSystem(ViewFileSystem):
     def open(self, path: Path, mode: OpenMode) -> File:
         if mode != "r":
             return super().open(path, mode)
-        return self._through(path.parent, lambda fs: fs.open(path, mode))
+        return self._through(path, lambda fs: fs.open(path, mode))
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        return self._through(path.parent, lambda fs: fs.status(path, follow))
+        return self._through(path, lambda fs: fs.status(path, follow))
 
     def list(self, directory: Path) -> list[str]:
-        return self._through(directory, lambda fs: fs.list(directory))
+        return self._through(directory, lambda fs: fs.list(directory), within=True)
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-        return self._through(directory, lambda fs: fs.entries(directory))
+        return self._through(directory, lambda fs: fs.entries(directory), within=True)
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        return self._through(path.parent, lambda fs: fs.read_bytes(path, limit))
+        return self._through(path, lambda fs: fs.read_bytes(path, limit))
 
     def close(self) -> None:
         """Closes all held files; the next look takes new views."""
@@ -204,29 +204,31 @@ class ViewingFileSystem(ViewFileSystem):
                 view.close()
             self._views.clear()
 
-    def _through(self, directory: Path, ask: Callable[[FileSystem], T]) -> T:
+    def _through(self, path: Path, ask: Callable[[FileSystem], T], *, within: bool = False) -> T:
+        """Asks the view of the directory that `path` lies in, or with `within` that it is."""
+        text = str(path) if within else str(path).rpartition("/")[0]
+        known = self._views.get(text)
         try:
-            return ask(self._view_of(directory))
+            return ask(self._taken(path if within else path.parent) if known is None else known.fs)
         except VanishedError:
             with self._guard:
-                view = self._views.pop(directory, None)
+                view = self._views.pop(text, None)
             if view is not None:
                 view.close()
             raise
 
-    def _view_of(self, directory: Path) -> FileSystem:
-        known = self._views.get(directory)
-        if known is not None:
-            return known.fs
+    def _taken(self, directory: Path) -> FileSystem:
+        """Returns the view of a partition, taken now unless it is there; the files below for any other directory."""
         if directory.parent != self._log_directory or directory == self._log_directory:
             return self._below  # the parent of `.` is `.`
+        text = str(directory)
         with self._guard:
-            if directory not in self._views:
+            if text not in self._views:
                 try:
-                    self._views[directory] = whole_view(self._below, directory)
+                    self._views[text] = whole_view(self._below, directory)
                 except NotALogError:
                     return self._below  # missing, or no directory
-            return self._views[directory].fs
+            return self._views[text].fs
 
 
 @contextmanager

@@ -280,6 +280,8 @@ class OverlayFileSystem:
         return OverlayFile(path, self._changed[path])
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        if not self._touched:  # without a change no path need be hashed, which takes longer than the rest
+            return self._below.status(path, follow)
         if path in self._changed:
             contents = self._changed[path]
             return contents.status._replace(size=contents.size)
