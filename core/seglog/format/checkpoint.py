@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,9 +106,33 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int], *, sort: boo
     Leaves out topics that do not fit a line because they are empty, contain a blank or are not UTF-8: a broker would
     not read the rest of the file.
     """
-    keys = sorted(offsets) if sort else offsets
-    fitting = (key for key in keys if key.topic and not _UNFIT_FOR_A_LINE.search(key.topic))
-    return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in fitting)
+    return _checkpoint(filter(None, (_line(key, offsets[key]) for key in (sorted(offsets) if sort else offsets))))
+
+
+def _line(key: TopicPartition, offset: int) -> str:
+    """Returns an entry's line, "" for a topic that does not fit one."""
+    return f"{key.topic} {key.partition} {offset}" if key.topic and not _UNFIT_FOR_A_LINE.search(key.topic) else ""
+
+
+class OffsetLines:
+    """The lines of an offset checkpoint, in which single entries change: a cleaning of ten thousand logs writes the
+    file as often, and formatting all of it would take longer than a round.
+    """
+
+    def __init__(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._keys = sorted(key for key in offsets if _line(key, 0))
+        self._lines = [_line(key, offsets[key]) for key in self._keys]
+
+    def put(self, key: TopicPartition, offset: int | None) -> None:
+        """Sets an entry, or removes it (None)."""
+        place = bisect_left(self._keys, key)
+        stop = place + (self._keys[place : place + 1] == [key])
+        line = "" if offset is None else _line(key, offset)
+        self._keys[place:stop], self._lines[place:stop] = ([key], [line]) if line else ([], [])
+
+    def data(self) -> bytes:
+        """Returns what `format_offset_checkpoint` returns for all entries."""
+        return _checkpoint(self._lines)
 
 
 def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]:
@@ -125,7 +150,7 @@ def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def _checkpoint(lines: Iterable[str]) -> bytes:
     body = list(lines)
-    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode("utf-8")
+    return "\n".join((str(CHECKPOINT_VERSION), str(len(body)), *body, "")).encode("utf-8")
 
 
 def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | None]) -> list[T]:

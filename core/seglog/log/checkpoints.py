@@ -19,9 +19,9 @@ from seglog.format.checkpoint import (
     CheckpointEndsError,
     CheckpointNumberError,
     EpochEntry,
+    OffsetLines,
     format_clean_shutdown,
     format_leader_epochs,
-    format_offset_checkpoint,
     offset_entries,
     parse_leader_epochs,
     parse_meta_properties,
@@ -68,6 +68,7 @@ class OffsetCheckpoint:
         self.path, self.damage = path, ""
         self._fs, self._tolerant = fs, tolerant
         self._data: bytes | None = None  # of the file that `offsets` were read from or written to
+        self._lines: OffsetLines | None = None  # of that file, once it was written
         self.offsets: dict[TopicPartition, int] = {}
         self.offsets = self._read()
 
@@ -81,18 +82,25 @@ class OffsetCheckpoint:
             else:
                 wanted[topic_partition] = offset
         if wanted != current or self._fs.status(self.path) is None:
-            data = format_offset_checkpoint(wanted)
+            lines, self._lines = self._lines, None  # unknown if the file cannot be written
+            if lines is None:
+                lines = OffsetLines(wanted)
+            else:
+                for topic_partition, offset in changes.items():
+                    lines.put(topic_partition, offset)
+            data = lines.data()
             write_atomically(self._fs, self.path, data)
-            self._data = data
+            self._data, self._lines = data, lines
         self.offsets = wanted
 
     def _read(self) -> dict[TopicPartition, int]:
         """Reads the file; parses it only if it is not as it was left: each round over ten thousand logs comes here."""
-        if self._fs.status(self.path) is None:
-            return {}
-        data = self._fs.read_bytes(self.path)
-        if data == self._data:
+        data = None if self._fs.status(self.path) is None else self._fs.read_bytes(self.path)
+        if data is not None and data == self._data:
             return self.offsets
+        self._data = self._lines = None
+        if data is None:
+            return {}
         try:
             offsets = parse_offset_checkpoint(data, self.path)
         except CorruptCheckpointError as error:

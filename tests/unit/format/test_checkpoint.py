@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from seglog.format.checkpoint import (
     CheckpointNumberError,
     EpochEntry,
     MetaProperties,
+    OffsetLines,
     PartitionMetadata,
     UnforeseenByKafkaError,
     format_clean_shutdown,
@@ -61,6 +63,18 @@ def test_an_empty_file_has_no_entries() -> None:
 @given(OFFSETS)
 def test_offsets_round_trip(offsets: dict[TopicPartition, int]) -> None:
     assert parse_offset_checkpoint(format_offset_checkpoint(offsets), PATH) == offsets
+
+
+def test_lines_of_which_single_ones_change_are_those_that_are_formatted_at_once() -> None:
+    chance, offsets = random.Random(3), dict[TopicPartition, int]()
+    lines = OffsetLines(offsets)
+    for _ in range(300):
+        key = TopicPartition(chance.choice(["a", "b", "b-1", "", "not fit"]), chance.randrange(12))
+        offset = chance.choice([None, 0, chance.randrange(1 << 40)])
+        lines.put(key, offset)
+        offsets.pop(key, None)
+        offsets |= {} if offset is None else {key: offset}
+        assert lines.data() == format_offset_checkpoint(offsets)
 
 
 @given(EPOCHS)

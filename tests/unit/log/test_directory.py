@@ -197,6 +197,22 @@ def test_updating_a_checkpoint_writes_only_news(tmp_path: Path) -> None:
     assert checkpoint.path.read_text() == "0\n1\nt 0 5\n"
 
 
+def test_an_update_that_could_not_be_written_is_not_in_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = OffsetCheckpoint(FS, tmp_path / RECOVERY)
+    checkpoint.update({FIRST: 5})
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
+        patch.setattr("seglog.log.checkpoints.write_atomically", _fails)
+        checkpoint.update({SECOND: 6})
+    checkpoint.update({FIRST: 7})
+    assert checkpoint.path.read_text() == "0\n1\nt 0 7\n"
+
+
+def _fails(*_: object) -> None:
+    raise OSError("the disk is full")
+
+
 def test_a_lone_partition_is_written_with_only_a_lock_beside_it(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, batch(0, 10))
     owner, log = open_partition(tmp_path / "t-0", fs=FS, clock=CLOCK, config_of=lambda _: LogConfig(), writable=True)
