@@ -213,9 +213,7 @@ def test_a_new_cluster_takes_the_newest_replica_of_each_partition_and_goes_on(
     assert "no log directory of broker 3 is given" in partial.stderr
     done = run("transplant", *every, every[0] / ".", "--into", into)
     assert done.exit_code == 0, done.output
-    newest = [next(path / f"two-{n}" for path in reversed(every[:6]) if (path / f"two-{n}").exists()) for n in range(3)]
-    backup = run("transplant", *newest, "--into", into, "--topic", "two=two-restored")
-    assert backup.exit_code == 0, backup.output
+    restore_by_the_page(dead, tmp_path, into)
     with Broker(into) as broker:
         assert read(broker.bootstrap, PLACES) == dead.rows
         restored = read(broker.bootstrap, [("two-restored", number) for number in range(3)])
@@ -232,6 +230,35 @@ def test_a_new_cluster_takes_the_newest_replica_of_each_partition_and_goes_on(
         assert [row[2:] for row in found["replayed", 1]] == [row[2:] for row in dead.rows["three", 1]]
         assert committed(broker.bootstrap, ("replayed", 1)) == OFFSET
         broker.kill()
+
+
+def restore_by_the_page(dead: DeadCluster, root: Path, into: Path) -> None:
+    """Backs the dead brokers up, and follows the lines of situation 2 until `two` is there as two-restored."""
+    repository, restored = root / "repository", root / "restored"
+    for directories in dead.directories.values():
+        done = run("backup", *directories, "--to", repository, "--uncommitted")
+        assert done.exit_code == 0, done.output
+    page = (Path(__file__).parents[2] / "core" / "DEAD_CLUSTER.md").read_text()
+    lines = re.findall(r"`seglog ([^`]+)`", page.partition("\n## 2. ")[2].partition("\n## 3. ")[0])
+    ids = json_lines(run("backup", "list", "--json", repository))
+    words = {"REPOSITORY": str(repository), "RESTORED": str(restored), "LOGDIR": str(into), "TIME": "2100-01-01"}
+    words |= {"ID": f"{ids[0]['snapshot']}/broker1a", "orders": "two"}
+    followed = []
+    for line in lines:
+        filled = re.sub(r"\b(REPOSITORY|RESTORED|LOGDIR|TIME|ID|orders)\b", lambda found: words[found[1]], line)
+        arguments = [
+            name
+            for word in shlex.split(filled)
+            for name in (sorted(map(str, restored.glob("*"))) if word == f"{restored}/*" else [word])
+        ]
+        if arguments == ["backup"]:
+            continue  # the command's name in a sentence
+        done = run(*arguments)
+        assert done.exit_code in ((0, 1) if arguments[0] == "replicas" else (0,)), (line, done.output)
+        followed.append(arguments[0])
+        if arguments[0] == "groups":
+            assert done.stdout == f"{PLACE[0]},{PLACE[1]},{OFFSET}\n"
+    assert followed == ["backup", "ls", "backup", "replicas", "transplant", "groups"]
 
 
 def describe_nobody(broker: Broker) -> None:
