@@ -76,7 +76,7 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A partition as the controller sees it: who may be elected when it registers (`electable`), who surely is
-    (`certain`), and what each leader loses."""
+    (`certain`), and what each leader loses; `whole` is what one without a copy does."""
 
     name: str
     choice: int
@@ -84,6 +84,7 @@ class _Question:
     certain: tuple[int, ...]
     assignment: tuple[int, ...]
     costs: tuple[tuple[int, Cost], ...]
+    whole: int
 
     @classmethod
     def of(cls, verdict: PartitionVerdict, unclean: frozenset[str]) -> _Question:
@@ -94,7 +95,9 @@ class _Question:
             electable = certain = tuple(entry.replicas)
         costs = tuple((choice.node, _cost(choice, verdict)) for choice in verdict.choices)
         assignment = tuple(nodes if entry is None else entry.replicas)
-        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs)
+        logs = [each.copy.facts for each in verdict.copies if not each.copy.facts.problem]
+        whole = 1 + max((facts.disk_end - facts.start for facts in logs), default=0)
+        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs, whole)
 
     def leads_by_itself(self, node: int) -> bool:
         """True if no election by hand is needed."""
@@ -112,9 +115,9 @@ class _Question:
         return (self.choice,)
 
     def cost(self, leader: int) -> Cost:
-        """Returns what a leader loses; one without a copy loses all, which comes before everything."""
+        """Returns what a leader loses; one without a copy loses all, and more than any that has one."""
         cost = dict(self.costs).get(leader)
-        return (1 << 62, 0, 0) if cost is None else cost
+        return (self.whole, 0, self.whole) if cost is None else cost
 
 
 def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -129,7 +132,7 @@ def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
     """Returns questions that have the same answers once, with their number: thousands of partitions are alike."""
     counted: dict[tuple[object, ...], tuple[_Question, int]] = {}
     for question in questions:
-        key = question.choice, question.electable, question.certain, question.assignment, question.costs
+        key = question.choice, question.electable, question.certain, question.assignment, question.costs, question.whole
         counted[key] = (question, counted.get(key, (question, 0))[1] + 1)
     return list(counted.values())
 
@@ -139,10 +142,15 @@ def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tup
     return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
 
 
-def in_doubt(verdicts: Iterable[PartitionVerdict], start: Start) -> Iterator[tuple[PartitionVerdict, Choice]]:
-    """Yields the partitions whose leader, by this order, is not the one to choose, with what that loses."""
+def leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:
+    """Returns what the leader that a partition gets by this order loses; None if that broker has no copy of it."""
+    leader = start.leaders.get(str(verdict.partition), verdict.choice)
+    return next((choice for choice in verdict.choices if choice.node == leader), None)
+
+
+def in_doubt(verdicts: Iterable[PartitionVerdict], start: Start) -> Iterator[PartitionVerdict]:
+    """Yields the partitions whose leader, by this order, is not the one to choose, and loses something."""
     for verdict in verdicts:
-        leader = start.leaders.get(str(verdict.partition))
-        for choice in verdict.choices:
-            if choice.node == leader and leader != verdict.choice and choice.lost:
-                yield verdict, choice
+        choice = leader_choice(verdict, start)
+        if verdict.choice is not None and (choice is None or (choice.node != verdict.choice and choice.lost)):
+            yield verdict

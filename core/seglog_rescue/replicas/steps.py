@@ -19,8 +19,8 @@ from seglog.escaping import command_line
 from seglog.remote_path import is_url
 from seglog.units import count_text
 from seglog_rescue.replicas.cluster import Cluster, Copy
-from seglog_rescue.replicas.comparison import Acknowledged, Cause, Choice, PartitionVerdict, loses_keys
-from seglog_rescue.replicas.order import Start, in_doubt
+from seglog_rescue.replicas.comparison import Acknowledged, Cause, PartitionVerdict, loses_keys
+from seglog_rescue.replicas.order import Start, in_doubt, leader_choice
 
 ASIDE = "replicas-aside"  # a directory on each host, beside its log directory
 _BOOTSTRAP = '"$BOOTSTRAP"'
@@ -66,23 +66,23 @@ def _held_off(unclean: Sequence[str]) -> Iterator[Step]:
         )
 
 
-def _leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:
-    leader = start.leaders.get(str(verdict.partition))
-    return next((choice for choice in verdict.choices if choice.node == leader), verdict.chosen())
-
-
 def _lost_copies(verdict: PartitionVerdict, start: Start, *, told: bool = True) -> list[tuple[Copy, int, int]]:
     """Returns the copies that hold what the leader lacks, with the first and the end of those offsets: of what
-    producers may have been `told` is safe, and of damaged copies, else of the rest."""
-    choice = _leader_choice(verdict, start)
+    producers may have been `told` is safe, and of damaged copies, else of the rest. A leader without a copy makes its
+    followers cut theirs to nothing: it lacks what the one to choose has, and what that one lacks."""
+    choice = leader_choice(verdict, start)
     copies = {each.copy.node: each.copy for each in verdict.copies}
     spans: dict[int, tuple[int, int]] = {}
+    if choice is None and verdict.choice is not None and told:
+        chosen = copies[verdict.choice].facts
+        spans[verdict.choice] = chosen.start, chosen.disk_end
+    choice = choice or verdict.chosen()
     for loss in () if choice is None else choice.lost:
         is_worth_a_copy = loss.acknowledged is not Acknowledged.NO or loss.cause is Cause.DAMAGED
         if told == (is_worth_a_copy or _is_damaged(copies[loss.node])):
             first, end = spans.get(loss.node, (loss.first, loss.end))
             spans[loss.node] = min(first, loss.first), max(end, loss.end)
-    return [(copies[node], *span) for node, span in sorted(spans.items())]
+    return [(copies[node], *span) for node, span in sorted(spans.items()) if span[0] < span[1]]
 
 
 def _is_damaged(copy: Copy) -> bool:
@@ -256,13 +256,17 @@ def election_file(names: Sequence[str]) -> str:
 
 
 def _in_doubt(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
-    for verdict, choice in in_doubt(verdicts, start):
-        lost = sum(loss.end - loss.first for loss in choice.lost)
+    for verdict in in_doubt(verdicts, start):
+        choice, leader = leader_choice(verdict, start), start.leaders[str(verdict.partition)]
+        if choice is None:
+            made = f"broker {leader} its leader, which has no copy of it, and the cluster loses all of it"
+        else:
+            lost = count_text(sum(loss.end - loss.first for loss in choice.lost), "offset")
+            made = f"broker {leader} its leader instead of {verdict.choice}, and loses {lost}"
         yield Step(
             "",
-            f"{verdict.partition}: this order makes broker {choice.node} its leader instead of {verdict.choice}, and"
-            f" loses {count_text(lost, 'offset')}: no order gives every partition its best copy; the copies made above"
-            " hold them",
+            f"{verdict.partition}: this order makes {made}: no order gives every partition its best copy; the copies"
+            " made above hold them",
         )
 
 

@@ -386,6 +386,21 @@ def test_an_order_that_cannot_serve_every_partition_says_what_it_loses_and_copie
     assert any("no order gives every partition its best copy" in step.why for step in report.steps)
 
 
+def test_a_copy_is_saved_whole_if_every_order_makes_a_broker_without_one_its_leader(tmp_path: Path) -> None:
+    """Each broker is the last one in sync of a partition whose directory it has lost."""
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 9})
+    two = broker_directory(tmp_path / "2", 2, {"clicks-0": [0] * 20})
+    records = [*topic_records("orders", [[1, 2]], isr=[2]), *topic_records("clicks", [[1, 2]], isr=[1])]
+    write_metadata_log(one, [registration(1), registration(2), *records])
+    report = report_of(one, two)
+    assert (report.start.order, report.start.leaders) == ((2, 1), {"clicks-0": 2, "orders-0": 2})
+    lines = list(step_lines(report))
+    saved = lines.index(f"cp -a {one}/orders-0 {tmp_path}/replicas-aside-1")
+    assert saved < next(number for number, line in enumerate(lines) if "start broker 2" in line)
+    assert any("orders-0: this order makes broker 2 its leader, which has no copy of it" in line for line in lines)
+    assert any(line.startswith("seglog read --json --from-offset 0 --to-offset 9 ") for line in lines)
+
+
 def test_a_controller_alone_is_not_among_the_brokers_to_start(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 4, [0] * 9)
     controller = broker_directory(tmp_path / "controller", 3000, {})
