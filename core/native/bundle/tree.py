@@ -60,6 +60,7 @@ _IMPORTED = {
 # Directories and files of packages that only their developers use.
 _PACKAGES_OUT = {"tests", "test", "testing", "__pycache__", "include", "f2py", "_pyinstaller", "examples", "RECORD"}
 _SUFFIXES_OUT = (".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".a", ".lib", ".f90", ".cpp", ".hpp", "py.typed")
+_STUB_OF_NAMES = Path("seglog/__init__.pyi")  # seglog itself reads where its public names are
 # Parts that nothing in seglog imports: code highlighting, random numbers, transforms, NumPy's tests of itself, Arrow's
 # remote calls.
 _PARTS_OUT = re.compile(
@@ -97,6 +98,8 @@ def packages(wheels: Iterable[Path], root: Path) -> None:
 
 def is_kept(path: Path) -> bool:
     """True if a package's file, named relative to site-packages, belongs into the bundle."""
+    if path == _STUB_OF_NAMES:
+        return True
     out = path.parts[0].endswith(".data") or bool(_PACKAGES_OUT & set(path.parts))
     return not out and not path.name.endswith(_SUFFIXES_OUT) and not _PARTS_OUT.match(path.as_posix())
 

@@ -52,6 +52,7 @@ def test_every_pin_has_hashes(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kept"),
     [
+        ("seglog/__init__.pyi", True),  # the public names
         ("seglog/kernels/arrays.py", True),
         ("seglog/kernels/_native.abi3.so", True),
         ("numpy/_core/_multiarray_umath.cpython-313-x86_64-linux-gnu.so", True),
