@@ -72,11 +72,11 @@ def used_entries(rows: np.ndarray, base_offset: int) -> int:
     written, for a batch of one record at timestamp 0. Counting it as padding does no harm: it tells no more than an
     empty index.
     """
-    if rows.dtype == OFFSET_POSITION:
-        padding = (rows["offset"] == base_offset) & (rows["position"] == 0)
-    else:
-        padding = (rows["timestamp"] == 0) & (rows["offset"] == base_offset)
-    written = np.flatnonzero(~padding)
+    first, second = rows.dtype.names or ()
+    zero = (base_offset, 0) if first == "offset" else (0, base_offset)
+    if not len(rows) or rows[-1].item() != zero:
+        return len(rows)
+    written = np.flatnonzero((rows[first] != zero[0]) | (rows[second] != zero[1]))
     return int(written[-1]) + 1 if len(written) else 0
 
 

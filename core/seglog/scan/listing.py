@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format import filenames
@@ -71,9 +71,8 @@ class SegmentFiles:
         return (self.log, *(index for index in indexes if index is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFile:
-    """A file whose name starts with an offset. `size` is in bytes."""
+class NamedFile(NamedTuple):
+    """A file whose name starts with an offset: a tuple, because a listing makes one for each. `size` is in bytes."""
 
     path: Path
     offset: int
@@ -182,9 +181,8 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
         if status.no_file:
             strangers.append(path)  # a broker that looks for segments and snapshots sees neither
         elif parsed is not None and parsed.state is FileState.LIVE:
-            found.setdefault(parsed.kind, {})[parsed.offset] = NamedFile(
-                path, parsed.offset, parsed.kind, parsed.state, status.size, status.modified_ms
-            )
+            file = NamedFile(path, parsed.offset, parsed.kind, parsed.state, status.size, status.modified_ms)
+            found.setdefault(parsed.kind, {})[parsed.offset] = file
         elif name.endswith(_UNFINISHED):
             leftovers.append(path)
         elif name in _OTHER_FILES:
@@ -193,7 +191,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
             notes.append(path)
         else:
             strangers.append(path)
-    return replace(_assembled(directory, found, tuple(leftovers), strangers, others), repair_notes=tuple(notes))
+    return _assembled(directory, found, tuple(leftovers), strangers, others, tuple(notes))
 
 
 def readable_entries(fs: FileSystem, directory: Path) -> Sequence[tuple[str, FileStatus]]:
@@ -452,6 +450,7 @@ def _assembled(
     leftovers: tuple[Path, ...],
     strangers: list[Path],
     others: set[str],
+    notes: tuple[Path, ...],
 ) -> PartitionListing:
     is_07 = FileKind.LOG_07 in found and FileKind.LOG not in found
     logs = found.get(FileKind.LOG_07 if is_07 else FileKind.LOG, {})
@@ -468,6 +467,7 @@ def _assembled(
         orphans=_ascending(index for index in indexes if index.offset not in logs),
         leftovers=leftovers,
         strangers=(*strangers, *(stray.path for stray in strays.values())),
+        repair_notes=notes,
         leader_epoch_checkpoint=directory / epochs if epochs in others else None,
         partition_metadata=directory / metadata if metadata in others else None,
     )

@@ -15,7 +15,6 @@ Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -207,9 +206,11 @@ class LocalFileSystem:
         descriptor = self._open_directory(directory)
         try:
             for name in self.list(directory):
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
                     found.append((name, self._followed(directory / name) or status if status.is_link else status))
+                except FileNotFoundError:
+                    continue  # gone since it was listed
         finally:
             os.close(descriptor)
         return found
