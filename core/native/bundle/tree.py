@@ -50,6 +50,8 @@ _STANDARD_LIBRARY_OUT = set(
     pstats.py trace.py tabnanny.py pyclbr.py zipapp.py pdb.py bdb.py pickletools.py site-packages lib-dynload
     _pydatetime.py _pydecimal.py _pyio.py""".split()  # noqa: SIM905
 )
+# Code pages of DOS, mainframes and old Macintoshes: no locale of Linux has them. Zip archives name files in cp437.
+_CODE_PAGES_OUT = re.compile(r"encodings/(mac_|cp(?!437|125\d|932|949|950)\d)")
 # What the extras need of it, and the base does not.
 _STANDARD_LIBRARY_MORE = {"lib-dynload", "pydoc.py", "_pyrepl"}
 # Modules whose import shows that each tree is whole; for the base also every command.
@@ -76,7 +78,7 @@ def standard_library(python: Path, root: Path, base: bool) -> None:
         _copy(python / "lib" / NAME, library, lambda path: path.parts[0] in _STANDARD_LIBRARY_MORE)
         _copy_file(python / "licenses" / "openssl.txt", root / "licenses" / "openssl.txt")
         return
-    _copy(python / "lib" / NAME, library, lambda path: path.parts[0] not in _STANDARD_LIBRARY_OUT)
+    _copy(python / "lib" / NAME, library, _is_standard)
     (library / "lib-dynload").mkdir()  # Python looks for it when it finds its own place
     _copy_file(python / "bin" / NAME, root / "python" / "bin" / NAME)
     (root / "python" / "start.py").write_text("from seglog_cli.__main__ import main\n\nmain()\n")
@@ -84,6 +86,10 @@ def standard_library(python: Path, root: Path, base: bool) -> None:
         _copy_file(python / "licenses" / f"{name}.txt", root / "licenses" / f"{name}.txt")
     shutil.copy(library / "LICENSE.txt", root / "licenses" / "python.txt")
     shutil.copy(ROOT / "LICENSE", root / "LICENSE")
+
+
+def _is_standard(path: Path) -> bool:
+    return path.parts[0] not in _STANDARD_LIBRARY_OUT and not _CODE_PAGES_OUT.match(path.as_posix())
 
 
 def packages(wheels: Iterable[Path], root: Path) -> None:

@@ -78,14 +78,24 @@ def test_a_package_leaves_behind_what_nobody_imports(name: str, kept: bool) -> N
 def test_python_goes_without_its_tests_and_with_the_place_of_its_modules(tmp_path: Path) -> None:
     python, root = tmp_path / "python", tmp_path / "root"
     library = f"lib/{tree.NAME}"
-    for name in ("os.py", "json/decoder.py", "idlelib/run.py", "LICENSE.txt", "pydoc.py", "lib-dynload/_ssl.so"):
+    codings = {f"encodings/{name}.py" for name in ("cp437", "cp1251", "koi8_r", "mac_greek", "cp850", "cp037")}
+    for name in (
+        "os.py",
+        "json/decoder.py",
+        "idlelib/run.py",
+        "LICENSE.txt",
+        "pydoc.py",
+        "lib-dynload/_ssl.so",
+        *codings,
+    ):
         written(python, f"{library}/{name}")
     for name in (f"bin/{tree.NAME}", "licenses/libffi.txt", "licenses/zlib.txt", "licenses/openssl.txt"):
         written(python, name)
     tree.standard_library(python, root, base=True)
     tree.standard_library(python, tmp_path / "more", base=False)
     having = {str(path.relative_to(root / "python" / library)) for path in (root / "python" / library).rglob("*")}
-    assert having == {"os.py", "json", "json/decoder.py", "LICENSE.txt", "lib-dynload"}
+    codings -= {"encodings/mac_greek.py", "encodings/cp850.py", "encodings/cp037.py"}
+    assert having == {"os.py", "json", "json/decoder.py", "LICENSE.txt", "lib-dynload", "encodings", *codings}
     more = {path.name for path in (tmp_path / "more/python" / library).rglob("*.*")}
     assert more == {"pydoc.py", "_ssl.so"}
     assert (root / "licenses/zlib.txt").exists() and "Apache License" in (root / "LICENSE").read_text()
