@@ -330,8 +330,8 @@ def killed_under_load(seed: int, place: Path, release: str, dynamic: bool, nodes
         log, bootstrap = place / "streams.log", broker.bootstrap
         stack.enter_context(counting(bootstrap, place / "state", protocol, 1 << 40, log))
         begun = stack.enter_context(busy_sharing(bootstrap, seed, log))
+        assert begun.readline() == "begun\n"
         if chance.random() < 0.8:  # else it dies while they begin
-            assert begun.readline() == "begun\n"
             until(lambda: COPY in broker.admin().list_topics(timeout=60).topics, "MirrorMaker's topic")
         until(dead.files.sink.exists, "the sink's file")
         if nodes is not None and chance.random() < 0.7:

@@ -7,7 +7,7 @@ state in topics of its own, which may be left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from seglog.consumer_groups.committed_offsets import SHARE_STATES
 from seglog.consumer_groups.group_states import SHARE, STREAMS
@@ -27,13 +27,16 @@ def groups_left(
     groups: Collection[Group],
     target_of: TargetOf,
     present: Callable[[str], Mapping[str, str]] = lambda _group: {},
+    *,
+    same_offsets: bool = True,
 ) -> Iterator[str]:
     """Yields a sentence for each share group of partitions which are taken along, had it read some or not, and for each
     group that has read some and has settings which are not `present` in the new cluster.
 
-    `target_of` returns the topic that a partition goes into, None if it is not taken.
+    `target_of` returns the topic that a partition goes into, None if it is not taken. Where records keep their offsets
+    (`same_offsets`), a share group can go on where it was.
     """
-    yield from _share_groups(groups, target_of)
+    yield from _share_groups(groups, target_of, same_offsets)
     for group in groups:
         begins = group.kind == SHARE and (not group.partitions or _reads(group, target_of))
         if begins or _had_read(group, target_of):
@@ -95,7 +98,7 @@ def _settings(group: Group, present: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]:
+def _share_groups(groups: Iterable[Group], target_of: TargetOf, same_offsets: bool) -> Iterator[str]:
     for group in groups:
         if group.kind != SHARE:
             continue
@@ -112,11 +115,20 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf) -> Iterator[str]
         yield (
             f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had done with"
             f" {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server HOST:PORT"
-            f" {command} (or --to-datetime TIME), which brings records again. The tool of Kafka 4.4 lets it go on where"
-            f" it was, if --from-file FILE takes the place of the topics and --to-earliest: FILE is what seglog groups"
-            f" {command_line('--group', group.name)} --format reset-csv prints of the source. Else it begins at the"
-            " end, unless share.auto.offset.reset of the group is set otherwise in the new cluster"
+            f" {command} (or --to-datetime TIME), which brings records again."
+            f"{_from_file(group, targets=topics) if same_offsets else ''} Else it begins at the end, unless"
+            " share.auto.offset.reset of the group is set otherwise in the new cluster"
         )
+
+
+def _from_file(group: Group, targets: Sequence[str]) -> str:
+    """Returns how a share group goes on at its start offsets (Kafka: ShareGroupCommand, from 4.4 on)."""
+    renamed = not {row.partition.topic for row in group.partitions}.issuperset(targets)
+    return (
+        " The tool of Kafka 4.4 lets it go on where it was, if --from-file FILE takes the place of the topics and"
+        f" --to-earliest: FILE is what seglog groups {command_line('--group', group.name)} --format reset-csv prints of"
+        f" the source{', with the new names of topics' if renamed else ''}."
+    )
 
 
 def _progress(row: GroupPartition) -> str:

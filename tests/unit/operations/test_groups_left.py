@@ -32,7 +32,12 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
     assert first.startswith("share group it's begins anew")
     assert "done with a-0 below offset 10 and 4 records beyond it; b-0 below offset 3. Before" in first
     assert """--group 'it'"'"'s' --topic a-new --topic b --to-earliest --execute""" in first
-    assert """FILE is what seglog groups --group 'it'"'"'s' --format reset-csv prints of the source""" in first
+    assert (
+        """FILE is what seglog groups --group 'it'"'"'s' --format reset-csv prints of the source, with the new"""
+        in first
+    )
+    (replayed, _) = groups_left(groups, lambda key: targets.get(key.topic), same_offsets=False)
+    assert "--to-earliest --execute (or" in replayed and "--from-file" not in replayed
     assert "a-4 below offset 4; and 4 more partitions. Before" in second and "a-5 " not in second
 
 

@@ -187,11 +187,11 @@ class Replay:
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
 
     def left_behind(self, groups: Iterable[Group]) -> Iterator[str]:
-        """Yields a sentence for each share group that had read what was replayed (Kafka has no way to set its state),
-        and for each group with settings of its own, which the new cluster may have or not."""
+        """Yields a sentence for each share group that had read what was replayed (its offsets are not those of
+        the new records), and for each group with settings of its own, which the new cluster may have or not."""
         progress = self.state.partitions
         present = {key: reached.target.topic for key, reached in progress.items()}
-        yield from groups_left(list(groups), present.get)
+        yield from groups_left(list(groups), present.get, same_offsets=False)
 
     def commit(self, translated: Iterable[Translated]) -> Iterator[str]:
         """Sets these offsets in the cluster, group by group; the groups must have no members there.
