@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, MetadataDirectory, OptionGroup, command, flag, one_of, option
+from seglog_cli.options import (
+    Directories,
+    DryRun,
+    MetadataDirectory,
+    OptionGroup,
+    command,
+    flag,
+    one_of,
+    option,
+    takes_urls,
+)
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.redact import Redaction, RedactionRequest, SearchAll
+    from seglog.operations.redact import Elsewhere, Redaction, RedactionRequest, SearchAll
     from seglog.redaction.selection import RecordsToErase
+    from seglog.scan.listing import Target
 
 _NO_UNDO = "There is no undo: nothing keeps what is erased. Records that were erased cannot be brought back."
 
@@ -47,6 +59,10 @@ class ErasureOptions(OptionGroup):
         option("--replicas", "N", "How many replicas the cluster keeps (1: this is the only copy).", least=1),
     ] = None
     tiers_done: Annotated[bool, flag("--tiers-done", "Copies in tiered storage have been dealt with.")] = False
+    backups: Annotated[
+        list[Path] | None,
+        option("--backups", "REPOSITORY", "Name the snapshots there that hold such records; repeatable."),
+    ] = None
     request: Annotated[str, option("--request", "ID", "The request's name in your books, for the report.")] = ""
     report: Annotated[Path | None, option("--report", "FILE", "Write the report for a person there, too.")] = None
     verify: Annotated[
@@ -85,6 +101,7 @@ class ErasureOptions(OptionGroup):
 
 
 @command
+@takes_urls("backups")
 def run(
     session: Session,
     paths: Directories,
@@ -109,6 +126,9 @@ def run(
     Refused before anything changes: a running broker, damage in a log that must be searched, a selected record after
     the start of an open transaction, copies in tiered storage (--tiers-done), zeros in a compacted topic, and a number
     of replicas that nobody knows: every broker has its own copy, and needs the same command.
+
+    --backups searches the snapshots in a repository of `seglog backup`, and names those that hold such records; nothing
+    is changed there. To be rid of them, back up again and prune.
 
     There is no undo, and no quarantine keeps the data. The report names what was written anew, with digests of each
     file before and after, and what else may hold copies: quarantines of earlier repairs, other replicas. It has no key,
@@ -145,6 +165,7 @@ def redact_paths(
     page = None if options.report is None else NewFile(session.fs, options.report)
     try:
         targets = resolve_paths(session.fs, paths)
+        asked = replace(asked, elsewhere=tuple(_in_backups(session, targets, asked, options.backups or ())))
         config_of = partial(session.config_of, sources=Sources({}, metadata_directory=metadata_dir))
         with redaction(session.fs, targets, config_of, session.clock, asked, os.environ, search_all) as work:
             show_plan(session.console, work)
@@ -162,6 +183,20 @@ def redact_paths(
         if page is not None:
             page.discard()
     return ExitCode.FOUND if traces is not None and not done.complete else ExitCode.DONE
+
+
+def _in_backups(
+    session: Session, targets: Sequence[Target], asked: RedactionRequest, repositories: Sequence[Path]
+) -> Iterator[Elsewhere]:
+    """Yields the snapshots of repositories that hold records to erase."""
+    if not repositories:
+        return
+    from seglog.operations.redact import concerns_topics
+    from seglog_rescue.operations.backups_left import snapshots_holding
+
+    concerned = concerns_topics(targets, asked.selection)
+    for repository in repositories:
+        yield from snapshots_holding(session.fs, repository, concerned, asked.selection, asked.erasure)
 
 
 def _agree(session: Session, work: Redaction) -> None:

@@ -22,6 +22,7 @@ import seglog
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.damage import batches_of
+from tests.support.object_server import object_server
 from tests.support.other_users import OTHER
 
 KEY, VALUE = b"order-7", b'{"order": 7, "sku"'
@@ -355,3 +356,47 @@ def test_what_a_link_leads_to_is_searched_and_a_link_that_is_not_followed_is_nam
 def test_notes_beside_the_segments_are_searched(logs: Path) -> None:
     (logs / "orders-none-0" / "notes.txt").write_text("nothing of it, as an operator says: straße\n")
     assert run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY).exit_code == 0
+
+
+def test_the_snapshots_of_a_backup_that_hold_the_records_are_named(logs: Path, tmp_path: Path) -> None:
+    keep_partitions(logs, ("orders-none-0", "orders-zstd-0", "payments-0"))
+    repository, ids = tmp_path / "backup", []
+    for _ in range(2):
+        done = run("backup", logs, "--to", repository, "--json")
+        ids.append(json_lines(done)[-1]["snapshot"])
+    words = ("redact", "--key", "order-7", "--json", "--backups", repository)
+    (planned,) = json_lines(run(*words, logs, "--dry-run", "--replicas", "1"))
+    named = [place["what"] for place in planned["elsewhere"] if "snapshot" in place["what"]]
+    assert named == [f"snapshot {identity} of {repository}: {planned['records']} records" for identity in ids]
+    (one,) = json_lines(run(*words, logs / "orders-none-0", "--dry-run", "--replicas", "1"))
+    assert f"snapshot {ids[0]} of {repository}: {one['records']} records" in [each["what"] for each in one["elsewhere"]]
+    assert 0 < one["records"] < planned["records"]
+    assert run(*words, logs, *ONE_COPY).exit_code == 0
+    after = json_lines(run("backup", logs, "--to", repository, "--json"))[-1]["snapshot"]
+    (again,) = json_lines(run(*words, logs, *ONE_COPY))
+    held = [place["what"].split()[1] for place in again["elsewhere"] if "snapshot" in place["what"]]
+    assert again["records"] == 0 and held == ids and after not in held
+    assert run("redact", logs, "--key", "order-7", "--backups", logs, *ONE_COPY).exit_code == 10
+
+
+def test_a_log_of_a_backup_that_cannot_be_searched_is_named(logs: Path, tmp_path: Path) -> None:
+    keep_partitions(logs, ("orders-none-0",))
+    log = next(path for path in sorted((logs / "orders-none-0").glob("*.log")) if path.stat().st_size)
+    data = log.read_bytes()
+    log.write_bytes(data[:30] + b"XXXX" + data[34:])
+    assert run("backup", logs, "--to", tmp_path / "backup").exit_code == 1
+    log.write_bytes(data)
+    words = ("redact", logs, "--key", "order-7", "--json", "--dry-run", "--replicas", "1")
+    (report,) = json_lines(run(*words, "--backups", tmp_path / "backup"))
+    assert "1 log that cannot be searched" in report["elsewhere"][0]["what"]
+
+
+def test_a_backup_in_a_bucket_is_searched_where_it_is(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_partitions(logs, ("orders-none-0",))
+    with object_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        assert run("backup", logs, "--to", "s3://bkt/backup").exit_code == 0
+        words = ("redact", logs, "--key", "order-7", "--json", "--dry-run", "--replicas", "1")
+        (report,) = json_lines(run(*words, "--backups", "s3://bkt/backup"))
+    assert f"of s3://bkt/backup: {report['records']} records" in report["elsewhere"][0]["what"]

@@ -38,6 +38,7 @@ from seglog.log.directory import LogDirectory, require_room_to_recover
 from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
+from seglog.model import TopicPartition
 from seglog.operations.undo import concerns
 from seglog.operations.workspace import by_log_directory
 from seglog.redaction.applying import RewrittenFile, apply_found
@@ -59,12 +60,21 @@ SearchAll = Callable[[Sequence[SearchOrder], Remembered], Iterable[SearchResult]
 ASIDE = (PartitionState.DELETED, PartitionState.STRAY, PartitionState.FUTURE)
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A place outside the partitions where copies may lie, and the command or deed that deals with it."""
+
+    what: str
+    remedy: str
+
+
 @dataclass(frozen=True)
 class RedactionRequest:
     """What to erase, and what the operator answers for.
 
     `replicas` is how many copies of the partitions the cluster keeps, None if nobody said; `tiers_done`: copies in
-    tiered storage are dealt with. `reference` is the request's name in the operator's books.
+    tiered storage are dealt with. `reference` is the request's name in the operator's books. `elsewhere` are places
+    that the caller knows of, for the report.
     """
 
     selection: RecordsToErase
@@ -73,6 +83,7 @@ class RedactionRequest:
     tiers_done: bool = False
     dry_run: bool = False
     reference: str = ""
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     @classmethod
     def of(
@@ -95,14 +106,6 @@ class RedactionRequest:
         return cls(
             selection, Erasure(whole_record, zeros, drop_headers, secret), replicas, tiers_done, dry_run, reference
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A place outside the partitions where copies may lie, and the command or deed that deals with it."""
-
-    what: str
-    remedy: str
 
 
 @dataclass(slots=True)
@@ -222,7 +225,7 @@ def redaction(
     settings = {path: settings_of(path) for path in by_directory}
     with ExitStack() as opened:
         logs: list[tuple[LogDirectory, Log]] = []
-        elsewhere: list[Elsewhere] = []
+        elsewhere: list[Elsewhere] = [*request.elsewhere]
         roots = list(by_directory)
         for path, partitions in by_directory.items():
             check_checkpoints(fs, path)
@@ -246,6 +249,18 @@ def redaction(
         others = _others(fs, targets, by_directory)
         search = CopySearch(fs, request.selection, request.erasure, remembered, others)
         yield Redaction(fs, clock, request, searched, elsewhere, list(dict.fromkeys(roots)), search)
+
+
+def concerns_topics(targets: Sequence[Target], selection: RecordsToErase) -> Callable[[TopicPartition], bool]:
+    """Returns what tells for a partition anywhere whether the request concerns it: it was named, or a log directory."""
+    places = by_log_directory(targets)
+    every = any(place.whole for place in places)
+    named = {topic_partition_of(path) for place in places for path in place.partitions}
+
+    def concerned(key: TopicPartition) -> bool:
+        return selection.concerns(key) and (key in named or (every and not _is_kafkas_own(key.topic)))
+
+    return concerned
 
 
 def search_order(fs: FileSystem, order: SearchOrder, remembered: Remembered) -> SearchResult:

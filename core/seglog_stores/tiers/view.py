@@ -79,6 +79,12 @@ def show_tiers(
     return files, shown.paths
 
 
+def snapshot_files(fs: FileSystem, snapshot: ShownSnapshot) -> TierFileSystem:
+    """Returns a file system that shows all log directories of a snapshot."""
+    mounts = {place.directory: place for place in snapshot.places()}
+    return TierFileSystem(fs, mounts, set(), TierOptions(), None, snapshot.files(), snapshot.directories())
+
+
 class _Shown:
     """What recognised paths are shown as: the fields of a `TierFileSystem`, and the paths in it; `plain` are those that
     lie in no tier.
