@@ -144,9 +144,9 @@ def finding_codes(incomplete: str) -> list[str]:
 
 def decoder_classes(incomplete: str) -> list[str]:
     """Offers the decoder classes of kafka-dump-log that seglog knows."""
-    from seglog.look.kafka_dump_log.decoders import CLASSES
+    from seglog.doors import door
 
-    return [name for name in CLASSES if name.startswith(incomplete)]
+    return [name for name in door("decoder classes")() if name.startswith(incomplete)]
 
 
 def listed(values: Iterable[str]) -> Offer:

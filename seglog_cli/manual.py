@@ -14,6 +14,8 @@ from pathlib import Path
 
 import typer
 
+from seglog.verification.codes import Code, Notice
+from seglog.verification.finding_codes import every_code
 from seglog_cli import roff
 from seglog_cli.app import build
 from seglog_cli.catalogue import COMMANDS, GROUPS, SUMMARY, VERSION
@@ -23,6 +25,7 @@ from seglog_cli.help_pages import dead_cluster, shared_options
 from seglog_cli.help_text import Description, Term, shortest
 from seglog_cli.kafka_releases import table
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT, RELEASES
+from seglog_cli.views.codes import general_command
 
 _OTHER_PAGES = "seglog-format(5), seglog-json(5), seglog-findings(7), seglog-dead-cluster(7)"
 ROOT = Path(__file__).resolve().parents[1]
@@ -144,9 +147,6 @@ def _dead_cluster_page() -> str:
 
 
 def _findings_page() -> str:
-    from seglog.verification.finding_codes import CODES, Notice
-    from seglog_rescue.doctor.cases import CASES
-
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- the findings of seglog verify and seglog doctor")
     lines += roff.section("DESCRIPTION")
@@ -160,24 +160,26 @@ def _findings_page() -> str:
         " follows"
         " a crash or a kill, which leaves no clean-shutdown marker."
     )
-    for kind in CODES.values():
-        repair = f" Repair: `{kind.repair}`." if kind.repair else ""
-        notice = (
-            "A broker never notices." if kind.notices is Notice.NEVER else f"A broker notices {kind.notices.value}."
-        )
-        text = f"({kind.severity.value}) {kind.meaning} {notice} Broker: {kind.broker}{repair}"
-        lines += roff.terms([(kind.code, text)])
+    lines += roff.terms([(kind.code, _finding(kind)) for kind in every_code() if kind.meaning])
     lines += roff.section("DIAGNOSES OF DOCTOR")
     lines += roff.paragraph(
         "A blocker keeps the broker from starting or takes the log directory offline. A danger loses data, serves data"
         " that it should not, or stops a background thread. A note is settled by the broker, or is worth knowing. The"
         " message names the place; depending on the place, a diagnosis may be graver or milder than listed here."
     )
-    for case in CASES.values():
-        what = {"log_directory": "LOGDIR", "partition": "PARTITION", "path": "PATH"}
-        mend = f" Mend: `{case.command.format(**what)}`." if case.command else ""
-        lines += roff.terms([(case.code, f"({case.gravity.value}) {case.broker}{mend}")])
+    lines += roff.terms([(kind.code, _diagnosis(kind)) for kind in every_code() if not kind.meaning])
     return _page([*lines, *roff.section("SEE ALSO", roff.inline("seglog-verify(1), seglog-doctor(1)"))])
+
+
+def _finding(kind: Code) -> str:
+    repair = f" Repair: `{kind.repair}`." if kind.repair else ""
+    noticed = "never notices" if kind.notices is Notice.NEVER else f"notices {kind.notices.value}"
+    return f"({kind.severity.value}) {kind.meaning} A broker {noticed}. Broker: {kind.broker}{repair}"
+
+
+def _diagnosis(kind: Code) -> str:
+    mend = f" Mend: `{general_command(kind)}`." if kind.command else ""
+    return f"({kind.severity.value}) {kind.broker}{mend}"
 
 
 def _page(lines: list[str]) -> str:

@@ -141,7 +141,7 @@ def show_diagnosis(console: Console, row: Diagnosis) -> None:
 
 def mend_text(console: Console, mend: str) -> str:
     """Returns what mends a diagnosis: a command, which is not broken over lines, or a sentence."""
-    from seglog_rescue.doctor.cases import TOOLS
+    from seglog_rescue.doctor.mends import TOOLS
 
     return console.command(mend) if mend.startswith(TOOLS) else mend
 

@@ -58,7 +58,7 @@ def run(
     """
     from seglog.look.dump.dump import DumpOptions, dump
     from seglog.scan.listing import TargetKind, is_beside_logs, partition_names, resolve_paths
-    from seglog.verification.finding_codes import UNREADABLE, Severity
+    from seglog.verification.codes import UNREADABLE, Severity
     from seglog.verification.findings import Finding
     from seglog_cli.views.findings import show_finding
 

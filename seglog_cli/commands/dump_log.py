@@ -70,7 +70,7 @@ def run(
     from seglog.look.kafka_dump_log.decoders import choose_decoder
     from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
     from seglog.look.kafka_dump_log.reports import Report
-    from seglog.verification.finding_codes import Severity
+    from seglog.verification.codes import Severity
     from seglog.verification.findings import Finding
     from seglog_cli.views.findings import finding_text
 

@@ -87,7 +87,7 @@ def hands_section(report: Report) -> str:
 
 def _concern(concern: Concern) -> str:
     where = f"<b>{said(concern.partition)}</b>: " if concern.partition else ""
-    from seglog_rescue.doctor.cases import TOOLS
+    from seglog_rescue.doctor.mends import TOOLS
 
     mend = said(concern.command)
     if concern.command.startswith(TOOLS):  # else a sentence

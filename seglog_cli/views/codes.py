@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
+
+if TYPE_CHECKING:
+    from seglog.verification.codes import Code
 
 _LIKE_A_CODE = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)+|\d{1,3}")
 _LEVELS = {"verify": "found by seglog verify", "doctor": "foreseen by seglog doctor", "exit": "an exit code"}
@@ -42,56 +46,37 @@ def meanings(text: str) -> list[dict[str, str]]:
     if text.isdigit():
         known = [code for code in ExitCode if int(code) == int(text)]
         return [{"code": str(int(code)), "of": "exit", "meaning": f"{code.meaning}."} for code in known]
-    from seglog.verification.finding_codes import CODES
-    from seglog_rescue.doctor.cases import CASES
-    from seglog_rescue.doctor.general_mends import general_mend
+    from seglog.verification.finding_codes import every_code
 
-    code, entries = text.upper(), list[dict[str, str]]()
-    if code in CODES:
-        kind = CODES[code]
-        noticed = f"notices it {kind.notices.value}" if kind.notices.value != "never" else "never notices it"
-        entries.append(
-            {
-                "code": code,
-                "of": "verify",
-                "severity": kind.severity.value,
-                "meaning": kind.meaning,
-                "broker": f"{noticed}. {kind.broker}",
-                "mend": _mend(kind.repair) or _of_diagnosis(kind.code) or general_mend(code),
-            }
-        )
-    if code in CASES:
-        case = CASES[code]
-        entries.append(
-            {
-                "code": code,
-                "of": "doctor",
-                "severity": case.gravity.value,
-                "broker": case.broker,
-                "mend": _of_diagnosis(code) or general_mend(code),
-            }
-        )
-    return entries
+    return [_entry(kind) for kind in every_code() if kind.code == text.upper()]
 
 
-def _of_diagnosis(code: str) -> str:
-    """Returns the command in a diagnosis's entry, with words for its places; "" without one."""
-    from seglog_rescue.doctor.cases import CASES
+def _entry(kind: Code) -> dict[str, str]:
+    entry = {"code": kind.code, "of": "doctor", "severity": kind.severity.value}
+    if not kind.meaning:
+        return entry | {"broker": kind.broker, "mend": mending(kind)}
+    noticed = f"notices it {kind.notices.value}" if kind.notices.value != "never" else "never notices it"
+    broker = f"{noticed}. {kind.broker}"
+    return entry | {"of": "verify", "meaning": kind.meaning, "broker": broker, "mend": mending(kind)}
 
-    command = CASES[code].command if code in CASES else ""
-    return command.format(log_directory="LOGDIR", partition="PARTITION", path="PATH")
 
-
-def _mend(repair: str) -> str:
-    if repair == "reindex":
+def mending(kind: Code) -> str:
+    """Says what mends it, for somebody who has only the code."""
+    if kind.repair == "reindex":
         return "seglog reindex PARTITION, or seglog repair PATH"
-    if repair == "recover":
+    if kind.repair == "recover":
         return "seglog repair PATH, or seglog recover PATH"
-    return f"seglog repair PATH ({repair})" if repair else ""
+    if kind.repair:
+        return f"seglog repair PATH ({kind.repair})"
+    return general_command(kind) or kind.mend or "none is needed"
+
+
+def general_command(kind: Code) -> str:
+    """Returns a diagnosis's command, with words for its places."""
+    return kind.command.format(log_directory="LOGDIR", partition="PARTITION", path="PATH")
 
 
 def _codes() -> list[str]:
-    from seglog.verification.finding_codes import CODES
-    from seglog_rescue.doctor.cases import CASES
+    from seglog.verification.finding_codes import every_code
 
-    return [*CODES, *CASES]
+    return [kind.code for kind in every_code()]

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, manifest
 from tests.support.manual_clock import ManualClock

@@ -13,7 +13,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from tests.support import effort
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.damage import batches_of, damage_derived, damage_log

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
-from seglog_rescue.doctor.cases import ASIDE
+from seglog_rescue.doctor.mends import ASIDE
 from tests.support.command_line import run
 from tests.support.rebuilt import copy_snapshots
 

@@ -54,7 +54,7 @@ from seglog.scan.listing import (
 )
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions
 

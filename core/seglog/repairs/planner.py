@@ -39,7 +39,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
-from seglog.verification.finding_codes import Severity, Trait
+from seglog.verification.codes import Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07

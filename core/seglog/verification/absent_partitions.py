@@ -16,7 +16,7 @@ from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, list_partition
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.surroundings import Surroundings
 
 

@@ -26,8 +26,8 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import File, FileSystem
+from seglog.verification.codes import Trait
 from seglog.verification.damage import Preallocated, RowRules, batch_finding, record_findings, with_damage
-from seglog.verification.finding_codes import Trait
 from seglog.verification.findings import Finding, place_of
 
 # half of a processor's second-level cache: a chunk is checksummed while it is still there

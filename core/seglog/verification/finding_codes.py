@@ -1,66 +1,19 @@
-"""The registry of all finding codes.
+"""The table of codes, with two readers: `verify` finds them, and `doctor` diagnoses.
 
-`CODES` gives for each code what it means, what a Kafka 4.3
-broker does about it, and which command repairs it. The manual and `doctor` take their texts from there.
+`CODES` gives for each finding what it means, what a Kafka 4.3 broker does about it, and what repairs it. The rows of
+`doctor` come through a door (`every_code`). The manual and `seglog explain CODE` take their texts from both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, Flag, auto
-
-
-class Severity(Enum):
-    """`error` is damage, `warning` may lead to damage, `info` is worth knowing."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class Notice(Enum):
-    """When a broker notices."""
-
-    NEVER = "never"
-    READ = "when it is read"
-    UNCLEAN_START = "at an unclean start"
-    START = "at every start"
-
-
-class Trait(Flag):
-    """What a kind of finding is to the code that works with it."""
-
-    NONE = 0
-    LOCAL = auto()  # a second look at the segment alone can confirm it
-    DAMAGE = auto()  # its bytes count as damaged
-    LOSS = auto()  # no file holds its offsets
-
-
-@dataclass(frozen=True, slots=True)
-class FindingCode:
-    """A kind of finding. `repair` names what `seglog repair` or another command does, "" if nothing. `doctor` is the
-    doctor's diagnosis of it, "" for none."""
-
-    code: str
-    severity: Severity
-    meaning: str
-    broker: str
-    notices: Notice
-    repair: str = ""
-    traits: Trait = Trait.NONE
-    doctor: str = ""
-
-    @property
-    def leaves_the_log(self) -> bool:
-        """True if a repair takes it out of a `.log`."""
-        return self.repair in ("excise", "truncate")
-
+from seglog.doors import door
+from seglog.verification.codes import ASIDE, COPY_OR_REBUILD, UNREADABLE, Code, Notice, Severity, Trait
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _LOCAL, _DAMAGE, _LOSS = Trait.LOCAL, Trait.DAMAGE, Trait.LOSS
 
 _REGISTRY = (
-    FindingCode(
+    Code(
         "CRC_MISMATCH",
         _E,
         "The checksum of a batch does not match its bytes.",
@@ -70,7 +23,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL | _DAMAGE,
     ),
-    FindingCode(
+    Code(
         "UNREADABLE_BYTES",
         _E,
         "Bytes between two good batches are not a batch: a size field is damaged, or the data is foreign.",
@@ -79,7 +32,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL | _DAMAGE,
     ),
-    FindingCode(
+    Code(
         "TORN_TAIL",
         _E,
         "The file ends within a batch: a write was cut short.",
@@ -88,7 +41,7 @@ _REGISTRY = (
         "truncate",
         traits=_LOCAL | _DAMAGE,
     ),
-    FindingCode(
+    Code(
         "ZERO_BYTES",
         _E,
         "A run of zero bytes lies where a batch should begin: blocks were allocated but never written.",
@@ -97,7 +50,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL | _DAMAGE,
     ),
-    FindingCode(
+    Code(
         "OFFSETS_NOT_ASCENDING",
         _E,
         "A batch starts at or below the last offset of the batch before it.",
@@ -105,7 +58,7 @@ _REGISTRY = (
         Notice.NEVER,
         "excise",
     ),
-    FindingCode(
+    Code(
         "OFFSET_OUT_OF_SEGMENT",
         _E,
         "A batch has offsets below its segment's base offset, at or above the next segment's, or too far above its own"
@@ -116,7 +69,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "MAGIC_UNKNOWN",
         _E,
         "A batch has a magic that no Kafka version writes. The checksum does not cover that byte.",
@@ -125,7 +78,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "CODEC_UNKNOWN",
         _E,
         "A batch names a compression codec that does not exist for its magic.",
@@ -134,7 +87,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "OFFSET_DELTA_INVALID",
         _E,
         "A batch's last offset is below its base offset.",
@@ -143,7 +96,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "COUNT_INVALID",
         _E,
         "A batch declares a negative number of records, or more records than it has offsets.",
@@ -152,15 +105,16 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "PRODUCER_INVALID",
         _W,
         "A batch is transactional without a producer id, or has a producer id without an epoch or a sequence.",
         "Would refuse such a batch from a client. Recovery accepts it.",
         Notice.NEVER,
         doctor="HEADER_ODD",
+        mend="none: the record stays as its producer wrote it",
     ),
-    FindingCode(
+    Code(
         "CONTROL_INVALID",
         _E,
         "A control batch holds a record that Kafka cannot read, or a producer's holds several, or one that is not a"
@@ -170,7 +124,7 @@ _REGISTRY = (
         Notice.UNCLEAN_START,
         "excise",
     ),
-    FindingCode(
+    Code(
         "LEADER_EPOCH_DECREASING",
         _W,
         "A batch has a lower leader epoch than an earlier batch. The checksum does not cover the field.",
@@ -179,7 +133,7 @@ _REGISTRY = (
         "mend",
         doctor="EPOCHS_WRONG",
     ),
-    FindingCode(
+    Code(
         "TIMESTAMP_NEGATIVE",
         _W,
         "A batch has a negative maximum timestamp other than -1.",
@@ -187,8 +141,9 @@ _REGISTRY = (
         Notice.READ,
         traits=_LOCAL,
         doctor="HEADER_ODD",
+        mend="seglog clean PARTITION where Kafka's cleaner fails on it; else none is needed",
     ),
-    FindingCode(
+    Code(
         "RECORDS_INVALID",
         _E,
         "The checksum of a batch is right, but its records cannot be decoded.",
@@ -198,7 +153,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL | _DAMAGE,
     ),
-    FindingCode(
+    Code(
         "RECORD_OFFSETS_INVALID",
         _E,
         "The record offsets in a batch do not ascend, or lie outside the batch's offsets.",
@@ -207,7 +162,7 @@ _REGISTRY = (
         "excise",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "RECORD_TIMESTAMP_ABOVE_MAX",
         _W,
         "A record's timestamp is later than the maximum timestamp in its batch's header.",
@@ -215,8 +170,9 @@ _REGISTRY = (
         Notice.NEVER,
         traits=_LOCAL,
         doctor="HEADER_ODD",
+        mend="none is needed for reading; searches by time may pass the record",
     ),
-    FindingCode(
+    Code(
         "BATCH_TOO_LARGE_TO_DECODE",
         _I,
         "A batch has a record of more than 128 MiB, or expands to more than 2 GiB. seglog did not read all its"
@@ -224,7 +180,7 @@ _REGISTRY = (
         "Serves it to clients that may fetch that much.",
         Notice.NEVER,
     ),
-    FindingCode(
+    Code(
         "INDEX_MISSING",
         _W,
         "A segment has no offset or time index.",
@@ -234,7 +190,7 @@ _REGISTRY = (
         "reindex",
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "INDEX_SIZE_INVALID",
         _E,
         "An index file ends within an entry.",
@@ -244,7 +200,7 @@ _REGISTRY = (
         traits=_LOCAL,
         doctor="INDEX_TRUSTED",
     ),
-    FindingCode(
+    Code(
         "LOG_PREALLOCATED",
         _I,
         "The last log ends with preallocated zeros (`preallocate`): the broker was killed, or the file is a copy of a"
@@ -253,7 +209,7 @@ _REGISTRY = (
         Notice.UNCLEAN_START,
         traits=_LOCAL,
     ),
-    FindingCode(
+    Code(
         "INDEX_PREALLOCATED",
         _I,
         "An index still has its preallocated zeros: the broker was killed, or the file was copied from a running"
@@ -263,7 +219,7 @@ _REGISTRY = (
         Notice.UNCLEAN_START,
         "reindex",
     ),
-    FindingCode(
+    Code(
         "OFFSET_INDEX_INVALID",
         _E,
         "An offset index contradicts itself or its log: entries do not ascend, or do not lead to a batch.",
@@ -273,7 +229,7 @@ _REGISTRY = (
         traits=_LOCAL,
         doctor="INDEX_TRUSTED",
     ),
-    FindingCode(
+    Code(
         "TIME_INDEX_INVALID",
         _E,
         "A time index contradicts itself or its log: a record at or before an entry's offset has a later timestamp than"
@@ -284,7 +240,7 @@ _REGISTRY = (
         traits=_LOCAL,
         doctor="INDEX_TRUSTED",
     ),
-    FindingCode(
+    Code(
         "TIME_INDEX_SHORT",
         _W,
         "The time index of a closed segment does not end with the segment's largest timestamp.",
@@ -294,7 +250,7 @@ _REGISTRY = (
         traits=_LOCAL,
         doctor="INDEX_TRUSTED",
     ),
-    FindingCode(
+    Code(
         "TRANSACTION_INDEX_DIFFERS",
         _E,
         "A transaction index does not match the aborted transactions in the log.",
@@ -303,7 +259,7 @@ _REGISTRY = (
         "reindex",
         doctor="ABORTED_EXPOSED",
     ),
-    FindingCode(
+    Code(
         "SNAPSHOT_CORRUPT",
         _W,
         "A producer snapshot cannot be read.",
@@ -312,7 +268,7 @@ _REGISTRY = (
         "recover",
         doctor="SNAPSHOT_IGNORED",
     ),
-    FindingCode(
+    Code(
         "SNAPSHOT_DIFFERS",
         _W,
         "A producer snapshot does not match the producers in the log.",
@@ -321,22 +277,23 @@ _REGISTRY = (
         "recover",
         doctor="SNAPSHOT_TRUSTED",
     ),
-    FindingCode(
+    Code(
         "TRANSACTION_STATE_INVALID",
         _E,
         "A producer wrote a batch that does not belong to its open transaction.",
         "At an unclean start, recovery of the log fails and the broker does not start.",
         Notice.UNCLEAN_START,
         doctor="DAMAGE_SERVED",
+        mend="seglog repair PATH",
     ),
-    FindingCode(
+    Code(
         "TRANSACTION_OPEN",
         _I,
         "A transaction has no end marker in the log.",
         "Consumers with read_committed and the cleaner stop at its first offset.",
         Notice.READ,
     ),
-    FindingCode(
+    Code(
         "LEADER_EPOCHS_DIFFER",
         _W,
         "The leader-epoch checkpoint contradicts the epochs in the log's batches.",
@@ -345,28 +302,31 @@ _REGISTRY = (
         "recover",
         doctor="EPOCHS_WRONG",
     ),
-    FindingCode(
+    Code(
         "CHECKPOINT_CORRUPT",
         _E,
         "A checkpoint or properties file, or a controller's `quorum-state`, cannot be read.",
         "Treats it as empty, takes the log directory offline, or refuses to start.",
         Notice.START,
+        mend="seglog repair --only checkpoint LOGDIR",
     ),
-    FindingCode(
+    Code(
         "METADATA_SNAPSHOT_CORRUPT",
         _E,
         "A snapshot of the cluster's metadata, or `bootstrap.checkpoint`, is damaged or has lost its end.",
         "Refuses to start, or takes what is left for the cluster's metadata.",
         Notice.START,
+        mend=COPY_OR_REBUILD,
     ),
-    FindingCode(
+    Code(
         "CHECKPOINT_BEYOND_LOG",
         _W,
         "A checkpoint holds an offset beyond the end of its log, or before its start.",
         "Corrects it at start. Resets a cleaner checkpoint that is out of range.",
         Notice.START,
+        mend="none is needed at a start; seglog repair --only checkpoint LOGDIR",
     ),
-    FindingCode(
+    Code(
         "LOG_MISSING",
         _E,
         "A partition directory has no log file. It is a remark if no other file shows that it held records.",
@@ -374,8 +334,9 @@ _REGISTRY = (
         Notice.NEVER,
         traits=_LOSS,
         doctor="LOG_MISSING",
+        mend="before the start, copy the files from a replica (seglog replicas) or a backup",
     ),
-    FindingCode(
+    Code(
         "SEGMENT_MISSING",
         _E,
         "No segment holds some offsets that the log once had: the files of a segment are gone. It is a warning if the"
@@ -384,8 +345,9 @@ _REGISTRY = (
         Notice.NEVER,
         traits=_LOSS,
         doctor="SEGMENT_MISSING",
+        mend="before the start, copy the files from a replica (seglog replicas) or a backup",
     ),
-    FindingCode(
+    Code(
         "LOG_END_MISSING",
         _E,
         "The log ends before offsets that it once had: acknowledged records are gone. It is a warning if a group's"
@@ -394,8 +356,9 @@ _REGISTRY = (
         Notice.NEVER,
         traits=_LOSS,
         doctor="LOG_END_MISSING",
+        mend="before the start, copy the files from a replica (seglog replicas) or a backup",
     ),
-    FindingCode(
+    Code(
         "COMMITTED_BEYOND_END",
         _I,
         "A group has committed an offset above the log's end, and the broker's checkpoints agree with that end."
@@ -405,21 +368,22 @@ _REGISTRY = (
         Notice.READ,
         doctor="COMMITTED_BEYOND_END",
     ),
-    FindingCode(
+    Code(
         "PARTITION_MISSING",
         _E,
         "A checkpoint or the cluster's metadata names a partition that has no directory.",
         "Creates an empty log and serves it. A follower fetches everything again; on a leader the records are lost.",
         Notice.NEVER,
+        mend="before the start, copy the files from a replica (seglog replicas) or a backup",
     ),
-    FindingCode(
+    Code(
         "CHANGED_WHILE_READ",
         _I,
         "What looked wrong was gone a moment later: a broker is changing the files.",
         "Continues its work.",
         Notice.NEVER,
     ),
-    FindingCode(
+    Code(
         "NEIGHBOURS_UNSEEN",
         _I,
         "A single segment in an object store or on a web server was named, and its directory cannot be listed. seglog"
@@ -427,7 +391,7 @@ _REGISTRY = (
         "Not affected.",
         Notice.NEVER,
     ),
-    FindingCode(
+    Code(
         "LEFTOVER_FILE",
         _W,
         "An interrupted deletion, cleaning or swap left this file.",
@@ -435,7 +399,7 @@ _REGISTRY = (
         Notice.START,
         "recover",
     ),
-    FindingCode(
+    Code(
         "ORPHAN_INDEX",
         _W,
         "The segment of this index is gone.",
@@ -443,30 +407,37 @@ _REGISTRY = (
         Notice.START,
         "recover",
     ),
-    FindingCode(
+    Code(
         "STRANGE_FILE",
         _W,
         "Kafka never gives a file this name.",
         "Ignores the file unless its name ends like one of Kafka's. Refuses to start if such a name does not begin"
         " with a number, or if a directory is not a partition.",
         Notice.START,
+        mend=f"mv PATH {ASIDE}",
     ),
-    FindingCode(
+    Code(
         "SEGMENT_GAP_07",
         _E,
         "A Kafka 0.7 segment does not begin where the previous one ends.",
         "Refuses to load the log.",
         Notice.START,
+        mend="copy the missing segment from another replica or a backup",
     ),
-    FindingCode(
-        "UNREADABLE_FILE",
+    Code(
+        UNREADABLE,
         _E,
         "The operating system cannot read a file.",
         "Takes the log directory offline.",
         Notice.START,
         doctor="DIRECTORY_UNREADABLE",
+        mend="make the file readable, or copy it from another replica or a backup",
     ),
 )
 
-UNREADABLE = "UNREADABLE_FILE"
-CODES: dict[str, FindingCode] = {kind.code: kind for kind in _REGISTRY}
+CODES: dict[str, Code] = {kind.code: kind for kind in _REGISTRY}
+
+
+def every_code() -> list[Code]:
+    """Returns the codes of `verify` and those of `doctor`."""
+    return [*CODES.values(), *door("diagnosis codes")()]

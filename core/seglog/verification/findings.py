@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from seglog.storage.links import name_of
-from seglog.verification.finding_codes import CODES, FindingCode, Notice, Severity
+from seglog.verification.codes import Code, Notice, Severity
+from seglog.verification.finding_codes import CODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Finding:
     offsets_lost: int = 0
 
     @property
-    def kind(self) -> FindingCode:
+    def kind(self) -> Code:
         """The definition of its code."""
         return CODES[self.code]
 

@@ -19,7 +19,7 @@ from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.units import count_text
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding, finding
 
 _MOST_FINDINGS = 20  # wrong entries reported per segment

@@ -35,7 +35,7 @@ from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding
 from seglog.verification.surroundings import Surroundings
 

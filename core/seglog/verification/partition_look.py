@@ -23,7 +23,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding, finding
 from seglog.verification.indexes import IndexObserver
 from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, Loss, losses_of

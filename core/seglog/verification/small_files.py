@@ -17,8 +17,9 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.batches import Totals
+from seglog.verification.codes import Notice, Severity
 from seglog.verification.file_rows import rows_of
-from seglog.verification.finding_codes import CODES, Notice, Severity
+from seglog.verification.finding_codes import CODES
 from seglog.verification.findings import Finding, finding
 from seglog.verification.messages_07 import Messages07
 from seglog.verification.surroundings import Surroundings

@@ -45,7 +45,7 @@ from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.units import count_text
 from seglog.verification.batches import Level, Totals
-from seglog.verification.finding_codes import UNREADABLE, Severity, Trait
+from seglog.verification.codes import UNREADABLE, Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.findings import finding as new_finding
 from seglog.verification.partition_look import LookOptions, PartitionLook

@@ -45,7 +45,7 @@ from seglog.scan.view import SingleFile, is_held
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.batches import Level
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding
 from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts_of, verify_part
 from seglog.verification.small_files import verify_log_directory

@@ -25,7 +25,9 @@ from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.units import count_text
-from seglog_rescue.doctor.cases import ASIDE, Diagnosis, diagnosis, restore_command
+from seglog.verification.codes import ASIDE
+from seglog_rescue.doctor.cases import Diagnosis, diagnosis
+from seglog_rescue.doctor.mends import restore_command
 
 
 @dataclass(frozen=True, slots=True)

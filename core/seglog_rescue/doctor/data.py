@@ -16,12 +16,13 @@ from seglog.format.filenames import parse_file_name, segment_file_name
 from seglog.log.stateful_topics import state_deleted
 from seglog.remote_path import RemotePath
 from seglog.verification.batches import Level
-from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait
+from seglog.verification.codes import UNREADABLE, Severity, Trait
+from seglog.verification.finding_codes import CODES
 from seglog.verification.findings import Finding
 from seglog.verification.losses import losses_of, quick_extent
 from seglog.verification.partition_look import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
-from seglog_rescue.doctor.cases import Diagnosis, Gravity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
@@ -52,7 +53,7 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
             copied = command_line("seglog", "fetch", source, "-o", "restored") if code == "ABORTED_EXPOSED" else ""
             fields |= {"broker": _FROM_TIER[code], "command": copied}
         if Trait.LOSS in found.kind.traits and found.severity is Severity.INFO:
-            fields["gravity"] = Gravity.NOTE
+            fields["gravity"] = Severity.NOTE
         rows[found.code, found.file] = facts.diagnosis(code, found.file, found.message, **fields)
     facts.has_producers = look.has_producers
     damaged = {Path(row.file).stem for row in rows.values() if row.code == "DAMAGE_SERVED"}
@@ -97,7 +98,7 @@ def of_losses(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields the lost offsets that names, indexes and the ends of files reveal."""
     extent = quick_extent(facts.fs, facts.listing)
     for loss in losses_of(facts.fs, facts.listing, extent, facts.around):
-        gravity = Gravity.NOTE if loss.severity is Severity.INFO else Gravity.DANGER
+        gravity = Severity.NOTE if loss.severity is Severity.INFO else Severity.DANGER
         where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
         yield facts.diagnosis(loss.code, loss.file, loss.message, gravity=gravity, **where)
 

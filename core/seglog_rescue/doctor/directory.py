@@ -33,10 +33,11 @@ from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_lo
 from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.storage.lock import Holder, holder_of
 from seglog.verification.absent_partitions import absent_partitions
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog_rescue.doctor.access import denied
-from seglog_rescue.doctor.cases import Diagnosis, Gravity, diagnosis, format_command, restore_command
+from seglog_rescue.doctor.cases import Diagnosis, diagnosis
+from seglog_rescue.doctor.mends import format_command, restore_command
 from seglog_rescue.doctor.no_files import OPENED_LATER
 from seglog_rescue.doctor.partition_facts import is_made_through
 
@@ -121,7 +122,7 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
         code = "BROKER_RUNS" if directory.holder.is_broker else "DIRECTORY_LOCKED"
         rows.append(directory.diagnosis(code, filenames.LOCK_FILE, message))
     for found in denied(fs, directory.listing, directory.around):
-        later = {"gravity": Gravity.DANGER, "broker": OPENED_LATER, "offline": False} if found.is_later else {}
+        later = {"gravity": Severity.DANGER, "broker": OPENED_LATER, "offline": False} if found.is_later else {}
         fields = {"command": found.command, "count": found.count, **later}
         row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, **fields)
         rows.append(replace(row, partition=found.partition))
@@ -241,7 +242,7 @@ def as_met(row: Diagnosis, directories: Sequence[DirectoryFacts], place: Path | 
 
     `place` is that directory, None for the one of the row.
     """
-    if row.gravity is not Gravity.BLOCKER:
+    if row.gravity is not Severity.BLOCKER:
         return row
     path = row.log_directory if place is None else str(place)
     directory = next((each for each in passed_over(directories) if str(each.listing.path) == path), None)
@@ -256,7 +257,7 @@ def as_met(row: Diagnosis, directories: Sequence[DirectoryFacts], place: Path | 
 
 def _not_met(row: Diagnosis) -> Diagnosis:
     text = f"Does not meet it while the log directory is offline. Once that is back: {row.broker}"
-    return replace(row, gravity=Gravity.DANGER, offline=False, broker=text)
+    return replace(row, gravity=Severity.DANGER, offline=False, broker=text)
 
 
 def examine_together(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | None = None) -> Iterator[Diagnosis]:
@@ -299,7 +300,7 @@ def _absent(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
     """Yields the partitions that should be in one of the directories but are not."""
     by_path = {directory.listing.path: directory for directory in directories}
     for found in absent_partitions([(directory.listing, directory.around) for directory in directories]):
-        gravity = Gravity.NOTE if found.severity is Severity.INFO else Gravity.DANGER
+        gravity = Severity.NOTE if found.severity is Severity.INFO else Severity.DANGER
         where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
         directory = by_path[found.path]
         path = found.path / str(found.topic_partition)

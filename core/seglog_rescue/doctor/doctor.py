@@ -31,10 +31,11 @@ from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.codes import Severity
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
 from seglog.verification.small_files import contradicted_offsets
-from seglog_rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
+from seglog_rescue.doctor.cases import CASES, Diagnosis
 from seglog_rescue.doctor.coordinators import Coordinators
 from seglog_rescue.doctor.copies import Copy, examine_copies, unserved_strays
 from seglog_rescue.doctor.directory import (
@@ -55,7 +56,7 @@ from seglog_rescue.doctor.quorum import examine_first, examine_metadata, read_bo
 from seglog_rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog_rescue.doctor.visit import KnownMetadata, Visit
 
-__all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
+__all__ = ["CASES", "Diagnosis", "Doctor", "DoctorSummary", "Severity"]
 
 SettingsOf = Callable[[Path], DirectorySettings]
 
@@ -332,7 +333,7 @@ class Doctor:
             facts = visit.facts(view, self._clock, partition)
             try:
                 rows = examine_partition(facts, self._deep and partition.state.is_served)
-                yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Gravity.BLOCKER)
+                yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Severity.BLOCKER)
             except OSError as error:
                 if is_unread(error):
                     yield from visit.unread(error.filename or partition.path, partition, error)
@@ -378,4 +379,4 @@ def _key(row: Diagnosis) -> tuple[str, str, str, str, int | None]:
 
 
 def _is_grave(row: Diagnosis) -> bool:
-    return row.gravity is not Gravity.NOTE
+    return row.gravity is not Severity.NOTE

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from seglog.format import filenames
 from seglog.format.filenames import FileKind
 from seglog.scan.listing import INDEX_KINDS
-from seglog_rescue.doctor.cases import Diagnosis, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.partition_facts import NoFile, PartitionFacts
 
 _EPOCHS = (filenames.LEADER_EPOCH_CHECKPOINT, f"{filenames.LEADER_EPOCH_CHECKPOINT}.tmp")
@@ -34,7 +35,7 @@ def examine_no_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
         elif no_file.path.name in _EPOCHS or (is_first and no_file.is_there):
             yield facts.diagnosis("NOT_A_FILE", no_file.path, no_file.what)
         elif is_closed_index(facts, no_file):
-            fields = {"gravity": Gravity.DANGER, "broker": OPENED_LATER, "offline": False}
+            fields = {"gravity": Severity.DANGER, "broker": OPENED_LATER, "offline": False}
             yield facts.diagnosis("NOT_A_FILE", no_file.path, no_file.what, **fields)
         elif not no_file.is_there and no_file.live_kind is FileKind.TRANSACTION_INDEX:
             continue  # a broker goes without

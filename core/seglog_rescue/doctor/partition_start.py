@@ -30,8 +30,10 @@ from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
-from seglog_rescue.doctor.cases import CASES, UNFORESEEN, Diagnosis, Gravity, apple_double_command
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import CASES, Diagnosis
 from seglog_rescue.doctor.data import of_cleaner, of_findings, of_losses, of_policy, of_transactions
+from seglog_rescue.doctor.mends import UNFORESEEN, apple_double_command
 from seglog_rescue.doctor.no_files import (
     examine_no_files,
     is_closed_index,
@@ -51,7 +53,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     """Yields every diagnosis of one partition. Raises OSError."""
     for row in examine_small_files(facts):
         yield row
-        if row.code == "NOT_A_FILE" and row.gravity is Gravity.BLOCKER:
+        if row.code == "NOT_A_FILE" and row.gravity is Severity.BLOCKER:
             return  # a broker does not come further either
     if facts.listing.format == "0.7":
         yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
@@ -80,7 +82,7 @@ def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields the diagnoses on names, the epoch file and `partition.metadata`; nothing after a blocker NOT_A_FILE."""
     for row in examine_no_files(facts):
         yield row
-        if row.gravity is Gravity.BLOCKER:
+        if row.gravity is Severity.BLOCKER:
             return
     yield from _names(facts)
     yield from _small_files(facts)
@@ -204,7 +206,7 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
     try:
         plan = plan_recovery(without_refused(facts), facts.listing.directory, facts.clock, options)
     except SnapshotRefusedError as error:
-        yield from _unwritable(facts, {error.offset: unwritable[error.offset]}, gravity=Gravity.BLOCKER, broker=_FAILS)
+        yield from _unwritable(facts, {error.offset: unwritable[error.offset]}, gravity=Severity.BLOCKER, broker=_FAILS)
         return
     except TransactionIndexRefusedError as error:
         yield facts.diagnosis("NOT_A_FILE", _transactions_at(error.base_offset), str(error))
@@ -246,7 +248,7 @@ def _options(facts: PartitionFacts, unwritable: Mapping[int, str]) -> LoadOption
 
 def _unwritten_transactions(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
     """Yields the segments that a recovery empties, because their transaction index cannot be written."""
-    fields = {"gravity": Gravity.DANGER, "offline": False, "broker": CASES["SNAPSHOT_UNWRITABLE"].broker}
+    fields = {"gravity": Severity.DANGER, "offline": False, "broker": CASES["SNAPSHOT_UNWRITABLE"].broker}
     message = "it is a link to nothing, and the segment has aborted transactions"
     for offset in plan.unwritten_transactions:
         yield facts.diagnosis("NOT_A_FILE", _transactions_at(offset), message, **fields)

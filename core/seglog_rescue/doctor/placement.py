@@ -21,8 +21,10 @@ from seglog.format.checkpoint import UnforeseenByKafkaError
 from seglog.model import TopicPartition
 from seglog.scan.topic_ids import topic_id_in
 from seglog.units import count_text
-from seglog_rescue.doctor.cases import ASIDE, UNFORESEEN, Diagnosis, Gravity
+from seglog.verification.codes import ASIDE, Severity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.directory import DirectoryFacts
+from seglog_rescue.doctor.mends import UNFORESEEN
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 from seglog_rescue.transplant.internal_topics import NOT_TAKEN
 
@@ -43,7 +45,7 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
         return
     if topic_id is None:
         # a broker writes it before the first append: a log without it is empty, unless the file was removed
-        gravity = Gravity.DANGER if facts.listing.size else Gravity.NOTE
+        gravity = Severity.DANGER if facts.listing.size else Severity.NOTE
         message = "there is no partition.metadata with a topic id"
         yield _stray(facts, facts.metadata, key, message, gravity=gravity)
         return
@@ -88,7 +90,7 @@ def directories_not_given(
 
 
 def _stray(
-    facts: PartitionFacts, metadata: ClusterMetadata, key: TopicPartition, reason: str, **fields: Gravity
+    facts: PartitionFacts, metadata: ClusterMetadata, key: TopicPartition, reason: str, **fields: Severity
 ) -> Diagnosis:
     """Returns the diagnosis of a stray partition. If it holds anything, the command takes it out of a broker's way, and
     the message says how its records come into a topic: one of the same name, or a new one if the cluster has that name

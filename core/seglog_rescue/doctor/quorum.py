@@ -45,8 +45,10 @@ from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
-from seglog_rescue.doctor.cases import Diagnosis, Gravity, beside
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.directory import DirectoryFacts
+from seglog_rescue.doctor.mends import beside
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 from seglog_rescue.doctor.partition_start import examine_small_files, without_refused
 from seglog_rescue.doctor.voters import examine_voters, only_voter_here
@@ -136,7 +138,7 @@ class _Start:
 
     def _small_files(self) -> Iterator[Diagnosis]:
         for row in examine_small_files(self._facts):
-            if row.gravity is Gravity.BLOCKER:
+            if row.gravity is Severity.BLOCKER:
                 command = aside_command(self._directory / row.file)
                 yield replace(row, broker=REFUSES, command=command, offline=False)
         topic_id, path = self._facts.topic_id, self._facts.listing.partition_metadata
@@ -187,7 +189,7 @@ class _Start:
             message += f", and {count_text(len(report.deleted_segments), 'segment')} after that are deleted"
         segment = next(one for one in self._facts.listing.segments if one.base_offset == cut.base_offset)
         torn = not report.deleted_segments and is_torn_end(self._facts.fs, segment, cut.valid_bytes)
-        fields: dict[str, object] = {"gravity": Gravity.NOTE, "broker": _TORN} if torn else {"command": self._rebuild}
+        fields: dict[str, object] = {"gravity": Severity.NOTE, "broker": _TORN} if torn else {"command": self._rebuild}
         where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
         yield self._facts.diagnosis("METADATA_CUT", f"{cut.base_offset:020d}.log", message, **where, **fields)
 
@@ -256,7 +258,7 @@ class _Start:
         path, message = self._place(problem)
         if path.name.endswith(".checkpoint"):
             code = "METADATA_SNAPSHOT_DAMAGED"
-            return self._facts.diagnosis(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=mend)
+            return self._facts.diagnosis(code, path, message, gravity=Severity.BLOCKER, broker=REFUSES, command=mend)
         return self._facts.diagnosis("METADATA_RECORD_REFUSED", path, message, command=mend)
 
     def _place(self, problem: str) -> tuple[Path, str]:

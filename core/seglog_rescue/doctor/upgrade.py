@@ -23,7 +23,8 @@ from seglog.format.filenames import META_PROPERTIES
 from seglog.kafka_version import KafkaVersion
 from seglog.scan.listing import PartitionDirectory, list_partition
 from seglog.storage.filesystem import FileSystem
-from seglog_rescue.doctor.cases import Diagnosis, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.directory import DirectoryFacts, has_metadata_log
 from seglog_rescue.doctor.quorum import rebuild_command
 
@@ -100,7 +101,7 @@ def _topic_keys(directory: DirectoryFacts, metadata: ClusterMetadata, upgrade: U
             command = f"kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {topic} --delete-config {names}"
             fields: dict[str, object] = {"command": command}
             if upgrade.to < _IGNORES_REMOVED_KEYS:
-                fields |= {"gravity": Gravity.DANGER, "broker": _LOCKED}
+                fields |= {"gravity": Severity.DANGER, "broker": _LOCKED}
             yield directory.diagnosis("TOPIC_KEYS_REMOVED", METADATA_PARTITION, message, **fields)
 
 

@@ -24,8 +24,9 @@ from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import with_spare
+from seglog.verification.codes import Severity
 from seglog.verification.soundness import sound_log
-from seglog_rescue.doctor.cases import Diagnosis, Gravity
+from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.coordinators import Coordinators
 from seglog_rescue.doctor.copies import Copy
 from seglog_rescue.doctor.directory import DirectoryFacts, read_directory
@@ -118,7 +119,7 @@ class Visit:
         fields: dict[str, object] = {}
         if free >= self.room:
             message += f", what a broker writes soon after {soon}"
-            fields = {"gravity": Gravity.DANGER, "broker": _NO_ROOM_SOON}
+            fields = {"gravity": Severity.DANGER, "broker": _NO_ROOM_SOON}
         command = command_line("seglog", "retain", "--free", str(with_spare(self.room + soon)), path)
         message += f", and {free} are free"
         yield self.directory.diagnosis("NO_ROOM", path, message, command=command, **fields)

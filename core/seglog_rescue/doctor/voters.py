@@ -17,7 +17,8 @@ from seglog.configuration.keys import BrokerConfig
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.control import Voter
-from seglog_rescue.doctor.cases import Diagnosis, Gravity, diagnosis
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import Diagnosis, diagnosis
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 
 _ANY_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"  # of a voter that had no id (Kafka: ReplicaKey.NO_DIRECTORY_ID)
@@ -52,7 +53,7 @@ def examine_voters(facts: PartitionFacts, voters: Sequence[Voter], broker: Broke
         command = command_line("sed", "-i", f"s/^ *node[.]id *[=:].*/node.id={of_directory.node}/", path)
     else:
         return
-    fields: dict[str, object] = {} if len(voters) == 1 else {"gravity": Gravity.DANGER, "broker": _OF_SEVERAL}
+    fields: dict[str, object] = {} if len(voters) == 1 else {"gravity": Severity.DANGER, "broker": _OF_SEVERAL}
     yield diagnosis("NOT_THE_VOTER", facts.log_directory, None, path, message, command=command, **fields)
 
 
@@ -71,5 +72,5 @@ def _nobody(facts: PartitionFacts, broker: BrokerConfig) -> Iterator[Diagnosis]:
     if "controller" not in broker.process_roles or broker.controller_quorum_voters or not servers:
         return
     message = "no record of the log or of its snapshots names the voters, and neither does controller.quorum.voters"
-    fields: dict[str, object] = {} if len(servers) == 1 else {"gravity": Gravity.DANGER, "broker": _JOINS}
+    fields: dict[str, object] = {} if len(servers) == 1 else {"gravity": Severity.DANGER, "broker": _JOINS}
     yield facts.diagnosis("VOTERS_UNKNOWN", filenames.FIRST_SNAPSHOT, message, **fields)

@@ -9,7 +9,7 @@ import pytest
 from seglog.format.compression import compress
 from seglog.kafka_version import KafkaVersion
 from seglog.model import Compression
-from seglog_rescue.doctor.doctor import Gravity
+from seglog.verification.codes import Severity
 from tests.support.command_line import json_lines, run
 from tests.support.log_files import batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2, message
@@ -51,7 +51,7 @@ def test_records_without_a_key_that_every_cleaner_drops_are_counted_where_the_po
         (f"{0:020d}.log", 3, 2),
         (f"{6:020d}.log", 6, 1),
     ]
-    assert rows[0].message == "2 records without a key" and rows[0].gravity is Gravity.DANGER
+    assert rows[0].message == "2 records without a key" and rows[0].gravity is Severity.DANGER
     assert "log.cleaner.enable=false" in rows[0].broker and rows[0].command == ""
     assert "CLEANER_DROPS" in codes(logs, settings={"cleanup.policy": "compact,delete"})
     (logs / "cleaner-offset-checkpoint").write_text("0\n1\ncustomers 0 6\n")

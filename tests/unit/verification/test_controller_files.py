@@ -11,7 +11,7 @@ from seglog.configuration.metadata_log import newest_snapshot
 from seglog.scan.listing import resolve_paths
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.manual_clock import ManualClock
 from tests.support.wounded_starts import EVERY_FILE, METADATA, SNAPSHOT_OFFSET, made, snapshot_name, sound

@@ -20,11 +20,11 @@ from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, resolve_paths
-from seglog.verification.finding_codes import Severity
+from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Level, Verification, VerifyOptions
-from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.group_records import commit
 from tests.support.log_files import FS, batch, write_segment
@@ -45,7 +45,7 @@ def told(path: Path) -> list[tuple[str, int | None, int | None]]:
     return [(each.code, each.first_offset, each.last_offset) for each in losses(path)]
 
 
-def diagnosed(path: Path, *, deep: bool = True) -> list[tuple[str, Gravity, int | None, int | None]]:
+def diagnosed(path: Path, *, deep: bool = True) -> list[tuple[str, Severity, int | None, int | None]]:
     given = load_settings(FS, overrides=[], environment={}, config=None, working_directory=path)
     doctor = Doctor(FS, [path], FixedClock(0), lambda each: DirectorySettings(FS, each, given), deep=deep)
     rows: list[Diagnosis] = [row for row in doctor if row.code in LOSSES]
@@ -87,7 +87,7 @@ def test_an_intact_log_has_lost_nothing(logs: Path) -> None:
 def test_all_logs_gone_is_a_danger_with_the_offsets(logs: Path, deep: bool) -> None:
     lose(logs, "*.log")
     assert told(logs) == told(logs / "t-0") == [("LOG_MISSING", 0, 39)]
-    assert diagnosed(logs, deep=deep) == [("LOG_MISSING", Gravity.DANGER, 0, 39)]
+    assert diagnosed(logs, deep=deep) == [("LOG_MISSING", Severity.DANGER, 0, 39)]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_middle_segment_gone_is_a_danger_with_the_offsets(logs: Path, gone: tu
     assert told(logs) == [("SEGMENT_MISSING", 20, 29)]
     # without a look at the records nothing tells a hole that compaction left, unless a file of the segment is there
     seen = deep or ("*20.log" in gone[:1] and len(gone) == 1)
-    assert diagnosed(logs, deep=deep) == ([("SEGMENT_MISSING", Gravity.DANGER, 20, 29)] if seen else [])
+    assert diagnosed(logs, deep=deep) == ([("SEGMENT_MISSING", Severity.DANGER, 20, 29)] if seen else [])
 
 
 def test_a_replica_that_copied_its_leaders_hole_has_not_certainly_lost_a_segment(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_checkpoint_that_promises_more_than_there_is_is_an_error(logs: Path, n
         40,
         3798,
     )
-    assert diagnosed(logs) == [("LOG_END_MISSING", Gravity.DANGER, 40, 3798)]
+    assert diagnosed(logs) == [("LOG_END_MISSING", Severity.DANGER, 40, 3798)]
 
 
 def test_the_cleaners_checkpoint_alone_proves_nothing(logs: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_checkpoint_of_a_partition_that_was_deleted_before_says_nothing_of_its
 def test_a_partition_that_checkpoints_name_and_that_is_not_there_is_missed(logs: Path) -> None:
     (logs / "t-0").rename(logs.parent / "elsewhere")
     assert told(logs) == [("PARTITION_MISSING", 0, 39)]
-    assert diagnosed(logs) == [("PARTITION_MISSING", Gravity.DANGER, 0, 39)]
+    assert diagnosed(logs) == [("PARTITION_MISSING", Severity.DANGER, 0, 39)]
     (logs.parent / "elsewhere").rename(logs / f"t-0.{'0' * 32}-delete")
     assert told(logs) == [], "it is being deleted"
 
@@ -346,7 +346,7 @@ def test_a_committed_offset_above_an_end_that_the_broker_wrote_down_is_its_clien
     (found,) = losses(logs)
     assert (found.code, found.severity, found.offsets_lost) == ("COMMITTED_BEYOND_END", Severity.INFO, 0)
     assert f"group mirror has read up to {offset}" in found.message and "ends at 40" in found.message
-    note = [("COMMITTED_BEYOND_END", Gravity.NOTE, None, None)]
+    note = [("COMMITTED_BEYOND_END", Severity.NOTE, None, None)]
     assert diagnosed(logs) == note == diagnosed(logs, deep=False)
 
 
@@ -362,7 +362,7 @@ def test_a_committed_offset_hides_no_better_witness(logs: Path) -> None:
     commits_offset(logs, 710)
     (logs / "t-0" / f"{55:020d}.snapshot").write_bytes(encode_snapshot([]))
     assert told(logs) == [("LOG_END_MISSING", 40, 709)]
-    assert diagnosed(logs)[0][1] is Gravity.DANGER
+    assert diagnosed(logs)[0][1] is Severity.DANGER
 
 
 @pytest.mark.parametrize("name", ["4.3.0/clean", "4.3.0/killed", "4.3.0/generated", "0.10.2", "0.8.2", "0.7"])

@@ -16,7 +16,7 @@ from seglog.model import ControlType, Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
-from seglog.verification.finding_codes import Notice, Severity
+from seglog.verification.codes import Notice, Severity
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support import log_files as logs

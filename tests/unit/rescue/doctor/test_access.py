@@ -10,7 +10,8 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS
 from tests.support.other_users import ANOTHER, OTHER, acting_as_user, given_to, needs_root, open_directory
@@ -27,7 +28,7 @@ def denials(logs: Path) -> list[Diagnosis]:
         FS, [logs], FixedClock(fixture_now_ms(NAME)), lambda path: DirectorySettings(FS, path, given), deep=False
     )
     rows = [row for row in doctor if row.code == "ACCESS_DENIED"]
-    assert {row.gravity for row in rows} <= {Gravity.BLOCKER}
+    assert {row.gravity for row in rows} <= {Severity.BLOCKER}
     return rows
 
 
@@ -108,7 +109,7 @@ def test_modes_count_as_much_as_owners(logs: Path) -> None:
 
 
 def test_an_index_that_no_start_opens_for_writing_stops_a_fetch_and_not_the_start(logs: Path) -> None:
-    def seen() -> list[tuple[str, Gravity, int]]:
+    def seen() -> list[tuple[str, Severity, int]]:
         given = load_settings(FS, environment={}, working_directory=Path("/"))
         doctor = Doctor(FS, [logs], FixedClock(0), lambda path: DirectorySettings(FS, path, given), deep=False)
         return [(row.partition, row.gravity, row.count) for row in doctor if row.code == "ACCESS_DENIED"]
@@ -116,15 +117,15 @@ def test_an_index_that_no_start_opens_for_writing_stops_a_fetch_and_not_the_star
     bases = sorted(path.stem for path in (logs / ORDERS).glob("*.log"))
     for path in ((logs / ORDERS / f"{bases[0]}.index"), (logs / ORDERS / f"{bases[0]}.timeindex")):
         path.chmod(0o444)
-    assert seen() == [(ORDERS, Gravity.DANGER, 2)]
+    assert seen() == [(ORDERS, Severity.DANGER, 2)]
     (logs / ORDERS / f"{bases[1]}.index").chmod(0o400)
     (logs / ".kafka_cleanshutdown").unlink()
     (logs / "recovery-point-offset-checkpoint").write_text(f"0\n1\norders-none 0 {int(bases[1])}\n")
-    assert seen() == [(ORDERS, Gravity.BLOCKER, 3)], "the start recovers the second segment"
+    assert seen() == [(ORDERS, Severity.BLOCKER, 3)], "the start recovers the second segment"
     (logs / ORDERS / f"{bases[1]}.index").chmod(0o644)
-    assert seen() == [(ORDERS, Gravity.DANGER, 2)]
+    assert seen() == [(ORDERS, Severity.DANGER, 2)]
     (logs / ORDERS / f"{bases[0]}.timeindex").chmod(0o200)
-    assert seen() == [(ORDERS, Gravity.BLOCKER, 2)], "what a start cannot read it refuses"
+    assert seen() == [(ORDERS, Severity.BLOCKER, 2)], "what a start cannot read it refuses"
 
 
 def test_the_group_of_the_log_directory_counts_as_the_brokers(logs: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog_rescue.doctor.doctor import Diagnosis, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.doctor import Diagnosis
 from tests.support.moved_partitions import FATES, beside_its_future, emptied, moved_partitions
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
@@ -18,7 +19,7 @@ def moved(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def grave(*directories: Path) -> list[Diagnosis]:
-    return [row for row in diagnose(*directories) if row.gravity is not Gravity.NOTE]
+    return [row for row in diagnose(*directories) if row.gravity is not Severity.NOTE]
 
 
 def test_records_that_a_broker_cuts_or_deletes_with_one_of_several_directories_are_a_danger(
@@ -30,14 +31,14 @@ def test_records_that_a_broker_cuts_or_deletes_with_one_of_several_directories_a
         assert {row.code for row in mine} == fate.codes, name
         lost = {offset for row in mine for offset in range(row.first_offset or 0, (row.last_offset or -1) + 1)}
         assert len(lost) == fate.end - fate.served_end, name
-    assert all(row.gravity is Gravity.DANGER for row in rows)
+    assert all(row.gravity is Severity.DANGER for row in rows)
 
 
 def test_a_future_copy_in_the_recorded_directory_beside_its_partition_keeps_a_broker_from_starting(
     moved: tuple[Path, Path],
 ) -> None:
     future = beside_its_future(moved[0] / "payments-compact-0")
-    (row,) = [row for row in grave(*moved) if row.gravity is Gravity.BLOCKER]
+    (row,) = [row for row in grave(*moved) if row.gravity is Severity.BLOCKER]
     assert (row.code, row.partition) == ("FUTURE_BESIDE_PARTITION", future.name)
     assert row.command == f"mv {future} SOMEWHERE-OUTSIDE-LOG.DIRS"
 
@@ -47,7 +48,7 @@ def test_of_two_copies_in_one_directory_the_one_with_fewer_records_is_moved_away
     future = partition.with_name(f"{partition.name}.{'a' * 32}-future")
     shutil.copytree(partition, future)
     emptied(partition)
-    (row,) = [row for row in grave(*moved) if row.gravity is Gravity.BLOCKER]
+    (row,) = [row for row in grave(*moved) if row.gravity is Severity.BLOCKER]
     assert row.command == f"mv {partition} SOMEWHERE-OUTSIDE-LOG.DIRS && mv {future} {partition}"
 
 

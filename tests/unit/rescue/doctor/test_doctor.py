@@ -22,7 +22,8 @@ from seglog.format.checkpoint import (
 )
 from seglog.kafka_version import KafkaVersion
 from seglog.scan.listing import list_partition
-from seglog_rescue.doctor.doctor import CASES, Diagnosis, Doctor, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.doctor import CASES, Diagnosis, Doctor
 from seglog_rescue.doctor.segment_end import kafka_end
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, transactional, write_segment
@@ -62,7 +63,7 @@ def logs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "quick"])
 def test_healthy_directories_have_no_blocker_and_no_danger(name: str, deep: bool, tmp_path: Path) -> None:
     rows = diagnose(fixture_copy(name, tmp_path), now_ms=fixture_now_ms(name), deep=deep)
-    assert [row for row in rows if row.gravity is not Gravity.NOTE] == []
+    assert [row for row in rows if row.gravity is not Severity.NOTE] == []
 
 
 def test_a_log_of_kafka_07_would_be_hidden(tmp_path: Path) -> None:
@@ -71,8 +72,7 @@ def test_a_log_of_kafka_07_would_be_hidden(tmp_path: Path) -> None:
 
 def test_every_row_says_what_a_broker_does() -> None:
     assert all(case.broker.endswith(".") for case in CASES.values())
-    gravities = {case.gravity for case in CASES.values()}
-    assert gravities == set(Gravity)
+    assert {case.severity for case in CASES.values()} == {Severity.BLOCKER, Severity.DANGER, Severity.NOTE}
 
 
 CHECKPOINT = b"0\n1\nt 0 8\n"
@@ -118,7 +118,7 @@ def test_what_kafka_does_not_foresee_in_a_small_file_keeps_a_broker_from_startin
     logs: Path, name: str, data: bytes, refuses: bool
 ) -> None:
     (logs / "t-0" / name).write_bytes(data)
-    (row,) = [row for row in diagnose(logs) if row.gravity is Gravity.BLOCKER]
+    (row,) = [row for row in diagnose(logs) if row.gravity is Severity.BLOCKER]
     assert row.broker.startswith("Refuses to start" if refuses else "Takes the log directory offline")
 
 
@@ -126,7 +126,7 @@ def test_what_kafka_does_not_foresee_in_a_small_file_keeps_a_broker_from_startin
 def test_a_checkpoint_that_ends_after_its_version_is_taken_for_an_empty_one(logs: Path, name: str) -> None:
     (logs / f"{name}-offset-checkpoint").write_bytes(b"0\n")
     (row,) = diagnose(logs)
-    assert (row.code, row.gravity) == ("CHECKPOINT_IGNORED", Gravity.DANGER)
+    assert (row.code, row.gravity) == ("CHECKPOINT_IGNORED", Severity.DANGER)
     assert row.broker.startswith("Treats the file as empty")
 
 
@@ -252,7 +252,7 @@ def test_partitions_of_a_directory_that_goes_offline_may_be_made_anew_in_another
     assert "PARTITIONS_MADE_ELSEWHERE" not in codes(logs, other, deep=False)
     (other / "customers-0" / "leader-epoch-checkpoint").write_text("x\n")
     rows = [row for row in diagnose(logs, other, deep=False) if row.code == "PARTITIONS_MADE_ELSEWHERE"]
-    assert [(row.log_directory, row.count, row.gravity) for row in rows] == [(str(other), 1, Gravity.DANGER)]
+    assert [(row.log_directory, row.count, row.gravity) for row in rows] == [(str(other), 1, Severity.DANGER)]
     (logs / "clicks-0" / "leader-epoch-checkpoint").write_text("x\n")  # without the metadata log it does not go on
     assert "PARTITIONS_MADE_ELSEWHERE" not in codes(logs, other, deep=False)
 
@@ -272,7 +272,7 @@ def test_a_stray_partition_stops_a_broker_once_its_directory_is_offline(name: st
     assert "STRAY_IN_FAILED_DIRECTORY" not in codes(logs, other, deep=False)
     (other / name).write_bytes(b"\xfe")
     rows = [row for row in diagnose(logs, other, deep=False) if row.code == "STRAY_IN_FAILED_DIRECTORY"]
-    assert [(row.file, row.gravity) for row in rows] == [("customers-2", Gravity.BLOCKER)] * stops
+    assert [(row.file, row.gravity) for row in rows] == [("customers-2", Severity.BLOCKER)] * stops
 
 
 @pytest.mark.parametrize("state", ["delete", "stray"])
@@ -286,7 +286,7 @@ def test_a_deleted_or_stray_directory_that_cannot_be_loaded_stops_a_broker(logs:
     (directory / "partition.metadata").unlink()
     (directory / "x.log").touch()
     assert codes(logs) - {"STRAY_UNSERVED"} == {aside, "STRANGE_SEGMENT_NAME"}
-    (row,) = [row for row in diagnose(logs) if row.gravity is Gravity.BLOCKER]
+    (row,) = [row for row in diagnose(logs) if row.gravity is Severity.BLOCKER]
     assert row.partition == directory.name
 
 
@@ -385,7 +385,7 @@ def test_a_swap_that_loses_is_a_danger_with_the_offsets_that_go(
     log.with_name(f"{log.name}.swap").write_bytes(replacement)
     size = log.stat().st_size
     (row,) = (row for row in diagnose(logs, deep=deep) if row.code.startswith("SWAP_"))
-    assert (row.code, row.gravity) == (code, Gravity.DANGER)
+    assert (row.code, row.gravity) == (code, Severity.DANGER)
     assert (row.first_offset, row.last_offset, row.length) == (*lost, size)
     assert f"{log.name} ({size} bytes, up to offset 7) would be replaced" in row.message
 
@@ -412,7 +412,7 @@ def test_a_time_index_that_no_recovery_rebuilds_is_a_danger_after_any_stop(
         index.unlink()
     else:
         index.write_bytes(data if len(data) > 24 else index.read_bytes() + data)
-    (row,) = [row for row in diagnose(logs) if row.gravity is not Gravity.NOTE]
+    (row,) = [row for row in diagnose(logs) if row.gravity is not Severity.NOTE]
     assert (row.code, row.file) == ("TIME_INDEX_MISSING" if data is None else "TIME_INDEX_PADDED", index.name)
 
 
@@ -437,17 +437,17 @@ def test_a_transaction_without_a_coordinator_anywhere_hangs(tmp_path: Path, lost
         shutil.rmtree(logs / f"__transaction_state-{number}")
     rows = diagnose(logs, now_ms=now_ms)
     (row,) = [row for row in rows if row.code.startswith("TRANSACTION")]
-    assert (row.code, row.gravity, row.first_offset) == ("TRANSACTION_HANGING", Gravity.DANGER, end)
+    assert (row.code, row.gravity, row.first_offset) == ("TRANSACTION_HANGING", Severity.DANGER, end)
     shutil.rmtree(logs / "__cluster_metadata-0")  # then another broker may have its state
     (row,) = [row for row in diagnose(logs, now_ms=now_ms) if row.code.startswith("TRANSACTION")]
-    assert (row.code, row.gravity) == ("TRANSACTION_OPEN", Gravity.NOTE)
+    assert (row.code, row.gravity) == ("TRANSACTION_OPEN", Severity.NOTE)
 
 
 def test_a_stray_that_nothing_else_serves_is_a_danger_that_names_restore(logs: Path) -> None:
     directory = logs / f"t-1.{'0' * 32}-stray"
     write_segment(directory, 0, batch(0, 4))
     (row,) = [row for row in diagnose(logs) if row.code == "STRAY_UNSERVED"]
-    assert row.gravity is Gravity.DANGER
+    assert row.gravity is Severity.DANGER
     assert row.command == f"seglog restore {directory} -o {logs}.restored"
     shutil.copytree(directory, logs / "t-1")
     assert "STRAY_UNSERVED" not in codes(logs)
@@ -457,7 +457,7 @@ def test_a_broker_without_the_metadata_log_names_its_place_and_rebuild(tmp_path:
     logs = fixture_copy("4.3.0/clean", tmp_path)
     shutil.rmtree(logs / "__cluster_metadata-0")
     (row,) = [row for row in diagnose(logs, deep=False) if row.code == "METADATA_MISSING"]
-    assert row.gravity is Gravity.DANGER and "metadata.log.dir" in row.message
+    assert row.gravity is Severity.DANGER and "metadata.log.dir" in row.message
     assert row.command == f"seglog rebuild {logs} -o {logs}.rebuilt"
 
 
@@ -468,7 +468,7 @@ def test_damage_in_the_middle_of_the_metadata_log_is_cut_there_and_names_rebuild
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     (row,) = [row for row in diagnose(logs, deep=False) if row.code == "METADATA_CUT"]
-    assert row.gravity is Gravity.DANGER and row.command.startswith("seglog rebuild ")
+    assert row.gravity is Severity.DANGER and row.command.startswith("seglog rebuild ")
 
 
 def test_the_configured_node_id_must_be_the_stored_one(tmp_path: Path) -> None:

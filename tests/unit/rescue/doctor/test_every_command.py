@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog_rescue.doctor.cases import CASES, TOOLS
-from seglog_rescue.doctor.doctor import Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import CASES
+from seglog_rescue.doctor.mends import TOOLS
 from tests.support.command_line import run
 from tests.support.doctored_states import DOCTORED, ELSEWHERE, WITHOUT_COMMAND
 from tests.support.fixtures import fixture_copy, fixture_now_ms
@@ -48,7 +49,7 @@ def test_a_named_command_runs_as_it_is_pasted_and_mends(code: str, tmp_path: Pat
     places = {(row.log_directory, row.partition, row.file) for row in rows[:1]}
     still = [row for row in after if row.code == code and (row.log_directory, row.partition, row.file) in places]
     assert bool(still) == doctored.stays
-    new = {row.code for row in after if row.gravity is not Gravity.NOTE} - {row.code for row in before}
+    new = {row.code for row in after if row.gravity is not Severity.NOTE} - {row.code for row in before}
     assert new <= LOST
 
 
@@ -59,7 +60,7 @@ def test_after_the_steps_of_rebuild_doctor_finds_the_metadata_whole(code: str, t
     run_named(row.command, tmp_path)
     follow_rebuild(directories, tmp_path)
     after = diagnose(*directories)
-    assert not [row for row in after if row.gravity is Gravity.BLOCKER or row.code.startswith("METADATA")]
+    assert not [row for row in after if row.gravity is Severity.BLOCKER or row.code.startswith("METADATA")]
     assert not [row for row in after if row.code == "STRAY_PARTITION"]
 
 
@@ -107,7 +108,7 @@ def test_a_socket_in_place_of_a_file_is_out_of_the_way_after_the_commands_named(
     aside.mkdir()
     directories = made(state, root)
     for row in diagnose(*directories):
-        if row.gravity is Gravity.BLOCKER and row.command.startswith(TOOLS):
+        if row.gravity is Severity.BLOCKER and row.command.startswith(TOOLS):
             assert run_named(row.command, aside) == [0]
-    left = [row for row in diagnose(*directories) if row.gravity is Gravity.BLOCKER]
+    left = [row for row in diagnose(*directories) if row.gravity is Severity.BLOCKER]
     assert not [row for row in left if row.command.startswith(TOOLS)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog_rescue.doctor.doctor import Gravity
+from seglog.verification.codes import Severity
 from tests.support.command_line import json_lines, run
 from tests.support.log_files import batch, write_segment
 from tests.unit.rescue.doctor.test_doctor import codes, diagnose
@@ -40,7 +40,7 @@ def held_by(logs: Path, *words: str) -> Iterator[int]:
 def test_a_held_lock_is_a_blocker_that_names_the_process(logs: Path) -> None:
     with held_by(logs) as process:
         row = diagnose(logs)[0]
-    assert (row.code, row.gravity) == ("DIRECTORY_LOCKED", Gravity.BLOCKER)
+    assert (row.code, row.gravity) == ("DIRECTORY_LOCKED", Severity.BLOCKER)
     assert f"process {process}" in row.message
     assert codes(logs) == set()
 
@@ -51,7 +51,7 @@ def test_a_broker_that_runs_here_is_said_to_and_does_not_block(logs: Path, words
         row = diagnose(logs)[0]
         result = run("doctor", logs)
         summary = json_lines(run("doctor", "--json", logs))[-1]
-    assert (row.code, row.gravity) == ("BROKER_RUNS", Gravity.NOTE)
+    assert (row.code, row.gravity) == ("BROKER_RUNS", Severity.NOTE)
     assert result.exit_code == 0 and f": a broker runs here (process {process}); 1 note" in result.stdout
     assert (summary["broker"], summary["exit_code"], summary["loads"]) == (process, 0, True)
     assert codes(logs) == set()

@@ -12,8 +12,8 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
-from seglog_rescue.doctor.cases import ASIDE, TOOLS
 from seglog_rescue.doctor.doctor import Diagnosis, Doctor
+from seglog_rescue.doctor.mends import ASIDE, TOOLS
 from tests.support.command_line import run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import FS

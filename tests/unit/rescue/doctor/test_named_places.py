@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from seglog.verification.codes import Severity
+from seglog.verification.finding_codes import every_code
 from seglog_cli.views.codes import meanings
-from seglog_rescue.doctor.cases import ASIDE, CASES, diagnosis
+from seglog_rescue.doctor.cases import diagnosis
+from seglog_rescue.doctor.mends import ASIDE
 from tests.support.command_line import run
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
@@ -41,17 +44,14 @@ def test_apple_double_files_are_moved_out_by_one_command(tmp_path: Path, copies:
 
 
 def test_every_code_that_is_explained_says_what_mends_it() -> None:
-    from seglog.verification.finding_codes import CODES
-
-    for code in {*CASES, *CODES}:
-        assert all(entry["mend"] for entry in meanings(code)), code
+    for kind in every_code():
+        assert all(entry["mend"] for entry in meanings(kind.code)), kind.code
     (entry,) = meanings("NO_ROOM")
     assert entry["mend"].startswith("seglog retain --free SIZE LOGDIR")
 
 
-def test_general_mends_are_of_codes_without_a_command_of_their_own() -> None:
-    from seglog.verification.finding_codes import CODES
-    from seglog_rescue.doctor.general_mends import _MENDS
-
-    assert set(_MENDS) <= {*CASES, *CODES}
-    assert not [code for code in _MENDS if code in CASES and CASES[code].command and code != "PARTITION_MISSING"]
+def test_what_mends_a_code_stands_once_and_only_mild_ones_need_nothing() -> None:
+    mild = (Severity.NOTE, Severity.INFO)
+    for kind in every_code():
+        ways = [kind.repair, kind.command, kind.mend]
+        assert sum(map(bool, ways)) == 1 or (not any(ways) and kind.severity in mild), kind.code

@@ -10,7 +10,8 @@ from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.log.checkpoints import room_to_close
-from seglog_rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.doctor import Diagnosis, Doctor
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.small_disk import SmallDisk
 from tests.unit.rescue.doctor.test_doctor import NOW_MS, codes, diagnose
@@ -52,12 +53,12 @@ def test_a_recovery_that_has_no_room_on_the_disk_is_a_blocker_that_names_the_byt
 
     (row,) = rows(0)
     needed, soon = int(row.message.split()[2]), room_to_close(FS, logs)
-    assert row.gravity is Gravity.BLOCKER and 4096 <= needed < 100_000
+    assert row.gravity is Severity.BLOCKER and 4096 <= needed < 100_000
     assert row.command == f"seglog retain --free {(needed + soon) * 105 // 100} {logs}"
-    assert rows(needed - 1)[0].gravity is Gravity.BLOCKER and not rows(needed + soon)
+    assert rows(needed - 1)[0].gravity is Severity.BLOCKER and not rows(needed + soon)
     for free in (needed, needed + soon - 1):  # a broker's own checkpoint then fails
         (row,) = rows(free)
-        assert row.gravity is Gravity.DANGER and f"soon after {soon}, and {free} are free" in row.message
+        assert row.gravity is Severity.DANGER and f"soon after {soon}, and {free} are free" in row.message
         assert row.command == f"seglog retain --free {(needed + soon) * 105 // 100} {logs}"
     (logs / ".kafka_cleanshutdown").touch()
     assert not index.exists() and len(rows(0)) == 1  # nothing is recovered; the index and the last snapshot are made
@@ -76,6 +77,6 @@ def test_a_snapshot_that_cannot_be_written_empties_a_segment_in_a_recovery_and_e
     if clean:
         (tmp_path / ".kafka_cleanshutdown").touch()
     rows = {row.code: row for row in diagnose(tmp_path)}
-    assert rows["SNAPSHOT_UNWRITABLE"].gravity is (Gravity.BLOCKER if clean else Gravity.DANGER)
+    assert rows["SNAPSHOT_UNWRITABLE"].gravity is (Severity.BLOCKER if clean else Severity.DANGER)
     cuts = rows.get("RECOVERY_CUTS")
     assert (cuts is None) if clean else (cuts is not None and (cuts.position, cuts.first_offset) == (0, 4))

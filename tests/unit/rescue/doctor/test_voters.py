@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
-from seglog_rescue.doctor.cases import Diagnosis, Gravity
+from seglog.verification.codes import Severity
+from seglog_rescue.doctor.cases import Diagnosis
 from tests.support.command_line import json_lines, run
 from tests.support.named_commands import run_named
 from tests.support.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
@@ -42,7 +43,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def test_the_voter_itself_would_start(logs: Path) -> None:
-    assert not [row for row in diagnose(logs) if row.gravity is not Gravity.NOTE]
+    assert not [row for row in diagnose(logs) if row.gravity is not Severity.NOTE]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_an_identity_that_is_not_the_only_voters_blocks_and_the_command_gives_it
     before = identity(logs)
     wound(logs / META)
     (row,) = told(logs)
-    assert (row.gravity, row.partition, row.file) == (Gravity.BLOCKER, "", META)
+    assert (row.gravity, row.partition, row.file) == (Severity.BLOCKER, "", META)
     assert said in row.message
     run_named(row.command, logs.parent)
     assert identity(logs) == before
@@ -79,7 +80,7 @@ def test_the_wrong_node_id_of_the_only_voter_makes_no_partition_a_stray_in_any_o
     for directory in (logs, other):
         replaced("node.id=1", "node.id=7")(directory / META)
     rows = diagnose(logs, other)
-    assert [row.code for row in rows if row.gravity is Gravity.BLOCKER] == ["NOT_THE_VOTER"]
+    assert [row.code for row in rows if row.gravity is Severity.BLOCKER] == ["NOT_THE_VOTER"]
     assert not [row for row in rows if row.code == "STRAY_PARTITION"], "no start gets as far as to the partitions"
     voting(voter(2, OTHER_ID))(logs)
     strays = {row.partition for row in diagnose(logs, other) if row.code == "STRAY_PARTITION"}
@@ -90,7 +91,7 @@ def test_of_several_voters_the_others_go_on(logs: Path) -> None:
     voting(voter(2, OTHER_ID), voter(3, OTHER_ID))(logs)
     lines_without("directory.id")(logs / META)
     (row,) = told(logs)
-    assert row.gravity is Gravity.DANGER
+    assert row.gravity is Severity.DANGER
     assert "add-controller" in row.broker
 
 
@@ -135,7 +136,7 @@ def test_a_lost_identity_of_a_voter_is_written_with_its_directory_id(tmp_path: P
     (row,) = [row for row in diagnose(*directories) if row.code == "META_PROPERTIES_MISSING"]
     subprocess.run(["bash", "-c", row.command], check=True)
     assert identity(directories[0]) == before
-    assert not [row for row in diagnose(*directories) if row.gravity is Gravity.BLOCKER]
+    assert not [row for row in diagnose(*directories) if row.gravity is Severity.BLOCKER]
 
 
 @pytest.mark.parametrize(("base", "option"), [("clean", ""), ("dynamic", " --no-initial-controllers")])
@@ -150,14 +151,14 @@ def test_a_new_empty_directory_is_formatted_with_the_clusters_id(base: str, opti
 @pytest.mark.parametrize(
     ("servers", "more", "gravity"),
     [
-        ("a:9093", {}, Gravity.BLOCKER),
-        ("a:9093,b:9093", {}, Gravity.DANGER),
+        ("a:9093", {}, Severity.BLOCKER),
+        ("a:9093,b:9093", {}, Severity.DANGER),
         ("a:9093", {"process.roles": "broker"}, None),
         ("a:9093", {"controller.quorum.voters": "1@a:9093"}, None),
     ],
 )
 def test_a_controller_of_a_dynamic_quorum_needs_somebody_with_a_vote(
-    servers: str, more: dict[str, str], gravity: Gravity | None, logs: Path
+    servers: str, more: dict[str, str], gravity: Severity | None, logs: Path
 ) -> None:
     known = {"process.roles": "broker,controller", "controller.quorum.bootstrap.servers": servers, **more}
     assert not [row for row in diagnose(logs, settings=known) if row.code == "VOTERS_UNKNOWN"]
