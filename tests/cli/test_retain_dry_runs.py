@@ -48,30 +48,41 @@ STATES: dict[str, Callable[[Path], object]] = {
     "foreign": foreign,
     "disordered": disordered,
 }
-KINDS = ("timeindex", "index")
+INDEXES = (("timeindex",), ("index",), ("timeindex", "index"))  # those that are in the state, a partition each
 
 
-def deleted(directory: Path, *more: str) -> list[tuple[list[int], list[tuple[int, bool]]]]:
+def deleted(*arguments: str | Path) -> list[tuple[list[int], list[tuple[int, bool]]]]:
     """Each partition's deleted segments, and the time of each segment."""
-    rows = json_lines(run("retain", "--json", *more, directory))
+    rows = json_lines(run("retain", "--json", *arguments))
     times = [[(s["largest_timestamp"], s["from_modified"]) for s in row["segments"]] for row in rows]
     return [(row["deleted_segments"], each) for row, each in zip(rows, times, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory with a partition for each of INDEXES."""
+    sizes = {f"t-{number}": (3, 5) for number in range(len(INDEXES))}
+    return broker_directory(tmp_path_factory.mktemp("sound") / "logs", sizes, cleanup_policy=frozenset({"delete"}))
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("which", [slice(None), slice(1), slice(-1, None)], ids=["all", "first", "last"])
-def test_a_dry_run_takes_the_times_that_the_run_takes(tmp_path: Path, state: str, which: slice, clean: bool) -> None:
-    for kinds in (KINDS[:1], KINDS[1:], KINDS):
-        path = broker_directory(tmp_path / "-".join(kinds), {"t-0": (3, 5)}, cleanup_policy=frozenset({"delete"}))
-        if not clean:
-            (path / ".kafka_cleanshutdown").unlink()
+def test_a_dry_run_takes_the_times_that_the_run_takes(
+    sound: Path, tmp_path: Path, state: str, which: slice, clean: bool
+) -> None:
+    path = shutil.copytree(sound, tmp_path / "logs")
+    if not clean:
+        (path / ".kafka_cleanshutdown").unlink()
+    partitions = [path / f"t-{number}" for number in range(len(INDEXES))]
+    for partition, kinds in zip(partitions, INDEXES, strict=True):
         for kind in kinds:
-            for file in sorted((path / "t-0").glob(f"*.{kind}"))[which]:
+            for file in sorted(partition.glob(f"*.{kind}"))[which]:
                 STATES[state](file)
-        rule = ("--retention-ms", "1h", "--now", NOW)
-        planned = deleted(path / "t-0", "--dry-run", *rule)
-        assert planned == deleted(path / "t-0", *rule), kinds
+    rule = ("--retention-ms", "1h", "--now", NOW)
+    planned = deleted("--dry-run", *rule, *partitions)
+    assert len(planned) == len(partitions)
+    assert planned == deleted(*rule, *partitions)
 
 
 def test_random_states_of_all_indexes_of_a_brokers_directory(tmp_path: Path) -> None:
@@ -87,8 +98,8 @@ def test_random_states_of_all_indexes_of_a_brokers_directory(tmp_path: Path) -> 
             (path / ".kafka_cleanshutdown").unlink()
         rule = ("--retention-ms", rng.choice(["1h", "5s", "30d"]), "--now", "2026-11-21T05:04:00Z")
         named = [str(one) for one in sorted(path.iterdir()) if one.name in ("payments-0", "orders-none-0", "clicks-0")]
-        planned = deleted(Path(named[0]), "--dry-run", *rule)
-        assert planned == deleted(Path(named[0]), *rule), number
+        planned = deleted("--dry-run", *rule, named[0])
+        assert planned == deleted(*rule, named[0]), number
 
 
 def is_kept(fs: FileSystem, path: Path) -> bool:
