@@ -3,7 +3,8 @@
 `python -m tests.benchmarks.replicas [COUNT [MEBIBYTES]]`
 
 1. `--collect` and `doctor` over COUNT (4,000) partitions of three small segments: CPU time, and bytes of facts.
-2. `--collect` and `verify --level crc` over one log of MEBIBYTES (512), closed in order: bytes a CPU second.
+2. `--collect` and `verify --level crc` over a log of MEBIBYTES (512), closed in order: bytes a CPU second. Eight
+   partitions share its files, so that a start's noise does not count.
 3. Comparing the facts of three such brokers, all of whose copies agree, and of which one is behind in every partition.
 
 Commands run in turns, each as a process of its own; the least user and system time counts, after that of an empty
@@ -12,6 +13,8 @@ directory is taken off.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -27,6 +30,7 @@ from tests.support.metadata_records import write_metadata_log
 
 ROUNDS = 3
 NODES = (1, 2, 3)
+SHARING = 8
 LARGE_BATCH, VALUE = 100, bytes(range(256)) * 4
 
 
@@ -79,7 +83,7 @@ def small_partitions(root: Path, count: int) -> None:
 
 
 def large_log(root: Path, mebibytes: int) -> None:
-    """Measures one large log."""
+    """Measures a large log, as several partitions."""
     logs, empty, size, offset = root / "large", root / "empty", 0, 0
     one = batch(0, LARGE_BATCH, value=VALUE)
     while size < mebibytes << 20:
@@ -88,10 +92,14 @@ def large_log(root: Path, mebibytes: int) -> None:
         write_segment(logs / "t-0", offset, *batches)
         size, offset = size + count * len(one), offset + count * LARGE_BATCH
     (logs / "t-0" / f"{offset:020}.snapshot").write_bytes(encode_snapshot([]))
+    for number in range(1, SHARING):
+        shutil.copytree(logs / "t-0", logs / f"t-{number}", copy_function=os.link)
+    size *= SHARING
     for directory in (logs, empty):
         broker_meta(directory, 1)
         (directory / ".kafka_cleanshutdown").touch()
-    (logs / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    points = "".join(f"t {number} {offset}\n" for number in range(SHARING))
+    (logs / "recovery-point-offset-checkpoint").write_text(f"0\n{SHARING}\n{points}")
     collect, verify = ("replicas", "--replace", "--collect", root / "large.facts"), ("verify", "--level", "crc")
     commands = {"verify": (*verify, logs), "collect": (*collect, logs)}
     costs = in_turns(commands | {"verify, empty": (*verify, empty), "collect, empty": (*collect, empty)}, root)

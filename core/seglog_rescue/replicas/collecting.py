@@ -249,7 +249,7 @@ class _Walk:
                     self._note(step.why, segment, step.position)
                 continue
             self._entries(step, segment)
-            progress(int(step.batches["size"].sum(dtype=np.int64)))
+            progress(len(step.data) if step.complete else int(step.batches["size"].sum(dtype=np.int64)))
 
     def _entries(self, step: WalkedEntries, segment: SegmentFiles) -> None:
         rows, at = step.batches, 0
