@@ -18,6 +18,7 @@ STILL = {
     **SETTINGS,
     "log.cleaner.enable": "false",  # what compaction removes was not lost
     "controlled.shutdown.enable": "false",  # its end is of no interest
+    "auto.leader.rebalance.enable": "false",  # else the preferred replicas in sync lead after five minutes
 }
 SETTLED_SECONDS = 240
 

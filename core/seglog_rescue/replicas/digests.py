@@ -240,7 +240,8 @@ def _smallest_of_each(times: np.ndarray, edges: list[int]) -> list[int]:
         return []
     none = np.iinfo(np.int64).max
     least = np.minimum.reduceat(np.where(times >= 0, times, none), edges)
-    return np.where(least == none, -1, least).tolist()
+    smallest: list[int] = np.where(least == none, -1, least).tolist()
+    return smallest
 
 
 def _least_time(time: int, other: int) -> int:
