@@ -118,6 +118,11 @@ def _java_command(
     return [find_java(), *heap, *flags, "-cp", class_path, program, *arguments]
 
 
+def _kcat() -> Sequence[str | Path]:
+    _tool("kcat")
+    return [sys.executable, PROGRAMS / "python" / "read_by_kcat.py"]
+
+
 def _spark() -> Sequence[str | Path]:
     jars = maven_jars(f"spark-connector-{SPARK_CONNECTOR[0][2]}", SPARK_CONNECTOR, dependencies=False)
     names = ",".join(map(str, sorted(jars.glob("*.jar"))))
@@ -180,6 +185,7 @@ CLIENTS = {
     "librdkafka consumer": ClientProgram(_python("consumer"), tier_level="read_uncommitted"),
     "aiokafka": ClientProgram(_python("aiokafka"), tier_level="read_committed"),
     "kafka-python": ClientProgram(_python("kafka-python"), without=frozenset({"orders-lz4", "orders-snappy"})),
+    "kcat": ClientProgram(_kcat),
     "Java classic": ClientProgram(_java("classic"), tier_level="read_uncommitted"),
     "Java consumer": ClientProgram(_java("consumer"), tier_level="read_committed"),
     "franz-go": ClientProgram(_go("franz")),
