@@ -266,7 +266,9 @@ class DeadThree(Dead):
         factors = {f"{topic}.replication.factor": str(len(brokers)) for topic in ("offsets.topic", *INTERNAL)}
         quorums = {f"{topic}.min.isr": str(min(2, len(brokers))) for topic in INTERNAL}
         default = {"default.replication.factor": str(len(brokers))}
-        settings = REPLICATED | factors | quorums | default | {"controlled.shutdown.enable": "false"}
+        sessions = {f"group.share.{least}session.timeout.ms": "6000" for least in ("", "min.")}
+        sessions |= {f"group.share.{least}heartbeat.interval.ms": "1000" for least in ("", "min.")}
+        settings = REPLICATED | sessions | factors | quorums | default | {"controlled.shutdown.enable": "false"}
         cluster = Three(homes, self.nodes, settings=settings, ports=self.ports)
         cluster.start_controller()
         for node in brokers:
@@ -377,11 +379,20 @@ def bring_on(broker: Any, dead: Dead, said: str) -> None:
         group, csv = anew[2], dead.files.place / "share.csv"
         listed = run("groups", "--group", group, "--format", "reset-csv", *dead.log_directories(dead.directory))
         csv.write_text(listed.stdout)
-        if dead.release < NEWER_KAFKA_VERSION or not listed.stdout:
-            tool(SHARE_GROUPS, broker, *anew)
-        else:
-            from_file = *anew[:3], "--from-file", str(csv), "--execute"
-            tool(SHARE_GROUPS, broker, *from_file, release=NEWER_KAFKA_VERSION)
+        goes_on = dead.release >= NEWER_KAFKA_VERSION and listed.stdout
+        order = [*anew[:3], "--from-file", str(csv), "--execute"] if goes_on else anew
+        until(lambda order=order: is_reset(broker, dead.release, order), group)  # type: ignore[misc]
+
+
+def is_reset(broker: Any, release: str, order: Sequence[str]) -> bool:
+    """Resets a share group's offsets; False while the old cluster's members count."""
+    try:
+        tool(SHARE_GROUPS, broker, *order, release=release)
+    except AssertionError as error:
+        if "is not empty" not in str(error):
+            raise
+        return False
+    return True
 
 
 def main() -> int:

@@ -21,6 +21,10 @@ TargetOf = Callable[[TopicPartition], str | None]
 
 _ENDED = ("acknowledged", "archived")
 _PLACES_NAMED = 5
+_OLD_MEMBERS = (
+    " The members that died with the old cluster count until their sessions end, 45 seconds after the broker has"
+    ' started (group.share.session.timeout.ms): until then the tool says "is not empty".'
+)
 
 
 def groups_left(
@@ -116,7 +120,8 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf, same_offsets: bo
             f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had done with"
             f" {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server HOST:PORT"
             f" {command} (or --to-datetime TIME), which brings records again."
-            f"{_from_file(group, targets=topics) if same_offsets else ''} Else it begins at the end, unless"
+            f"{_from_file(group, targets=topics) if same_offsets else ''}{_OLD_MEMBERS if group.members else ''}"
+            " Else it begins at the end, unless"
             " share.auto.offset.reset of the group is set otherwise in the new cluster"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seglog.consumer_groups.committed_offsets import ShareBatch
-from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, Topology
+from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Topology
 from seglog.model import TopicPartition
 from seglog_rescue.operations.groups import Group, GroupPartition
 from seglog_rescue.operations.groups_left import groups_left, streams_states_left
@@ -29,6 +29,11 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
     ]
     targets = {"a": "a-new", "b": "b"}
     (first, second) = groups_left(groups, lambda key: targets.get(key.topic))
+    assert "is not empty" not in first
+    (with_members, _) = groups_left(
+        [replace(groups[1], members=(Member("m", "c", "/h"),)), groups[3]], lambda key: targets.get(key.topic)
+    )
+    assert 'until then the tool says "is not empty". Else it begins' in with_members
     assert first.startswith("share group it's begins anew")
     assert "done with a-0 below offset 10 and 4 records beyond it; b-0 below offset 3. Before" in first
     assert """--group 'it'"'"'s' --topic a-new --topic b --to-earliest --execute""" in first
