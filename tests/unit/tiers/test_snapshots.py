@@ -299,6 +299,11 @@ def test_tables_and_logs_of_the_library_have_the_same_records(logs: Path, place:
         assert list(shown.records()) == list(log.records())
 
 
+def test_a_topic_of_a_snapshot_is_a_table(logs: Path, place: Path) -> None:
+    table = seglog.open_table(f"{place}#latest/payments").to_table()
+    assert table.num_rows and table.equals(seglog.open_table(logs / "payments-0").to_table())
+
+
 def test_clients_of_serve_read_a_snapshot(logs: Path, place: Path) -> None:
     with seglog.open_log(logs / "payments-0") as log:
         expected = local_rows(log)
