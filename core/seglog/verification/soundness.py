@@ -171,6 +171,7 @@ class _Soundness:
     contents: _Contents
     epochs: list[EpochEntry] = field(default_factory=list)
     producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # id → epoch, last offset, last sequence
+    compared: set[int] = field(default_factory=set)  # the offsets of snapshots
 
     def judge(self) -> SoundLog | None:
         logs, offsets, times, snapshots = (self.contents.files[kind] for kind in _KINDS)
@@ -187,8 +188,7 @@ class _Soundness:
             reached, count = batches[-1].last_offset + 1 if batches else base, count + len(batches)
             if not self._indexes_are_right(base, batches, closed=following is not None):
                 return None
-        strange = snapshots.keys() - {*bases, reached}
-        if strange or not self._snapshot_is_right(reached):
+        if not self._snapshot_is_right(reached) or snapshots.keys() - self.compared:
             return None
         epochs = self._listed_epochs(reached)
         if epochs is None:
@@ -236,6 +236,8 @@ class _Soundness:
     def _follow(self, batches: Sequence[_Batch], reached: int) -> bool:
         """Notes epochs and producers. Returns False if an offset is left out, or if anything in the batches is rare."""
         for batch in batches:
+            if not self._snapshot_is_right(batch.base_offset):  # of an earlier stop, which the next start removes
+                return False
             is_whole = batch.base_offset == reached and batch.records == batch.last_offset + 1 - reached
             if not is_whole or batch.magic != 2 or batch.attributes & _RARE:
                 return False
@@ -264,8 +266,9 @@ class _Soundness:
         """True without a snapshot, or if its producers are as the batches before `offset` left them. The batches may
         have gone of those that the log does not show."""
         data = self.contents.files[FileKind.PRODUCER_SNAPSHOT].get(offset)
-        if data is None:
+        if data is None or offset in self.compared:
             return True
+        self.compared.add(offset)
         for entry in decode_snapshot(data, filenames.segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)):
             stated = entry.producer_epoch, entry.last_offset, entry.last_sequence
             if entry.current_txn_first_offset != NO_OFFSET or self.producers.get(entry.producer_id, stated) != stated:

@@ -16,6 +16,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import SeglogError
+from seglog.format.producer_snapshot import encode_snapshot
 from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
@@ -147,6 +148,10 @@ def _new_epoch(path: Path) -> None:
     path.write_text(path.read_text().replace("0\n3\n", "0\n4\n") + "9 36\n")
 
 
+def _empty_snapshot(path: Path) -> None:
+    path.write_bytes(encode_snapshot(()))
+
+
 CHANGES: dict[str, tuple[str, Callable[[Path], None], bool]] = {
     "a log without its last byte": ("epochs-0/00000000000000000030.log", _cut, False),
     "a checkpoint beyond the end": ("replication-offset-checkpoint", _later, False),
@@ -155,6 +160,8 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None], bool]] = {
     "no snapshot at the end": ("epochs-0/00000000000000000036.snapshot", Path.unlink, False),
     "a strange file": ("epochs-0/strange", Path.touch, False),
     "an epoch that begins at the end": ("epochs-0/leader-epoch-checkpoint", _new_epoch, True),
+    "a snapshot of an earlier stop": ("epochs-0/00000000000000000033.snapshot", _empty_snapshot, True),
+    "a snapshot within a batch": ("epochs-0/00000000000000000032.snapshot", _empty_snapshot, False),
     "no epochs": ("epochs-0/leader-epoch-checkpoint", Path.unlink, False),
 }
 
