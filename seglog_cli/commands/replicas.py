@@ -208,7 +208,9 @@ def _sentences(verdict: PartitionVerdict) -> list[str]:
         sentences += _of_copy(copy)
     if verdict.missing:
         names = ", ".join(map(str, verdict.missing))
-        sentences.append(f"the replicas of brokers {names} are in none of the given directories")
+        several = len(verdict.missing) > 1
+        whose = f"the replicas of brokers {names} are" if several else f"the replica of broker {names} is"
+        sentences.append(f"{whose} in none of the given directories")
     for choice in verdict.choices[:1]:
         sentences += [_given_up(loss) for loss in choice.losses if loss.was_given_up]
         for group, offset in choice.groups_above:
