@@ -187,7 +187,8 @@ class Reporter:
             self._console.warning(f"{error.filename or self._history.path}: not written: {error.strerror}")
 
     def _write_gauges(self, outcome: PassOutcome) -> None:
-        from seglog.cleaner.metrics import CleanerGauges, write_prometheus
+        from seglog.cleaner.metrics import CleanerGauges, gauges_of
+        from seglog.storage.gauges import write_gauges
 
         since = None if self._last_run_ms is None else outcome.ended_ms - self._last_run_ms
         self._last_run_ms = outcome.ended_ms
@@ -203,4 +204,4 @@ class Reporter:
             },
             ms_since_last_run=since,
         )
-        write_prometheus(self._session.fs, self._prometheus, [gauges])
+        write_gauges(self._session.fs, self._prometheus, gauges_of([gauges]))

@@ -15,14 +15,8 @@ if TYPE_CHECKING:
     from seglog.look.report.figures import Growth
     from seglog.operations.stats import PartitionStatistics
 
-Prometheus = Annotated[
-    Path | None,
-    option(
-        "--prometheus",
-        "FILE",
-        "Write gauges for Prometheus to this file. Another kind of file is not replaced.",
-    ),
-]
+_PROMETHEUS = "Write gauges for Prometheus to this file. Another kind of file is not replaced."
+Prometheus = Annotated[Path | None, option("--prometheus", "FILE", _PROMETHEUS)]
 
 
 @dataclass(frozen=True)
@@ -111,9 +105,7 @@ def run(
 
 
 def require_gauges_file(session: Session, path: Path, first: str = "") -> None:
-    """Raises an error, before anything is read, if the gauges cannot go to `path` or would replace another file. The
-    first gauge is named `first`, or is the cleaner's.
-    """
+    """Raises an error if gauges, of which one named `first` or the cleaner's comes first, cannot go to a file."""
     from seglog.cleaner.metrics import FIRST_GAUGE
     from seglog.errors import RefusedError
     from seglog.storage.gauges import is_gauges_file

@@ -1,20 +1,14 @@
-"""Writes the cleaner's gauges under the broker's names as a text file for Prometheus (node_exporter's textfile
-collector).
-
-Kafka's metrics of `kafka.log:type=LogCleaner` and `type=LogCleanerManager` become `kafka_log_logcleaner_…`, as the
-usual JMX exporter rules name them: lower case, dashes as underscores. The file is replaced atomically, so that a
-collector never reads half of it.
+"""The cleaner's gauges under the broker's names, as the usual rules of the JMX exporter form them: Kafka's metrics of
+`kafka.log:type=LogCleaner` and `type=LogCleanerManager` become `kafka_log_logcleaner_…`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.gauges import Gauge, gauges_text, write_gauges
+from seglog.storage.gauges import Gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +58,8 @@ def values_of(gauges: CleanerGauges) -> dict[str, float]:
     return dict(zip(_HELP, map(float, values), strict=True))
 
 
-def prometheus_text(all_gauges: Iterable[CleanerGauges]) -> str:
-    """Returns the exposition text: a sample per gauge and directory, and one per uncleanable partition."""
-    return gauges_text(_gauges(tuple(all_gauges)))
-
-
-def _gauges(directories: Sequence[CleanerGauges]) -> list[Gauge]:
+def gauges_of(directories: Sequence[CleanerGauges]) -> list[Gauge]:
+    """Returns the gauges as they are written: a sample for each directory, and one for each uncleanable partition."""
     values = [({"directory": gauges.directory}, values_of(gauges)) for gauges in directories]
     made = [Gauge(name, text, [(labels, of[name]) for labels, of in values]) for name, text in _HELP.items()]
     uncleanable = [
@@ -79,8 +69,3 @@ def _gauges(directories: Sequence[CleanerGauges]) -> list[Gauge]:
     ]
     text = "A partition whose cleaning failed, and why; the value is its bytes."
     return [*made, Gauge("seglog_uncleanable_partition", text, uncleanable)]
-
-
-def write_prometheus(fs: FileSystem, path: Path, all_gauges: Iterable[CleanerGauges]) -> None:
-    """Replaces the text file at `path`, or the one that a link there names. Raises OSError if it cannot be written."""
-    write_gauges(fs, path, _gauges(tuple(all_gauges)))

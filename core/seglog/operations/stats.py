@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.cleaner.metrics import CleanerGauges, write_prometheus
+from seglog.cleaner.metrics import CleanerGauges, gauges_of
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings, topic_of
 from seglog.errors import NotALogError
@@ -28,6 +28,7 @@ from seglog.scan.listing import (
     partition_directories,
 )
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.gauges import write_gauges
 from seglog.storage.links import name_of
 from seglog.storage.state import state_directory
 from seglog.units import count_text
@@ -139,7 +140,7 @@ class MeasuredDirectories:
                     ms_since_last_run=None if ended is None else max(0, work.clock.now_ms() - ended),
                 )
             )
-        write_prometheus(work.fs, path, gauges)
+        write_gauges(work.fs, path, gauges_of(gauges))
 
 
 def measure(

@@ -387,7 +387,7 @@ def led_elsewhere(fs: FileSystem, directories: Sequence[StoredDirectory]) -> set
     """Returns the partitions on a broker's log directories that another broker leads, by the newest of their metadata.
 
     Raises RefusedError if none has it, or if a directory does not tell whose it is. A partition without a leader, or of
-    which the metadata does not know, is none of them.
+    which the metadata does not know, is not among them.
     """
     nodes = {directory.node_id for directory in directories}
     if len(nodes) != 1 or None in nodes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seglog.cleaner.metrics import CleanerGauges, prometheus_text, values_of, write_prometheus
+from seglog.cleaner.metrics import CleanerGauges, gauges_of, values_of
+from seglog.storage.gauges import gauges_text, write_gauges
 from tests.support.compacted_directories import FS
 
 ROUND = {
@@ -36,9 +37,9 @@ def test_values_are_those_of_kafkas_gauges() -> None:
 
 
 def test_every_line_is_one_that_prometheus_reads(tmp_path: Path) -> None:
-    write_prometheus(FS, tmp_path / "seglog.prom", [GAUGES])
+    write_gauges(FS, tmp_path / "seglog.prom", gauges_of([GAUGES]))
     text = (tmp_path / "seglog.prom").read_text()
-    assert text == prometheus_text([GAUGES])
+    assert text == gauges_text(gauges_of([GAUGES]))
     label = r'[a-z]+="(?:[^"\\\n]|\\["\\n])*"'
     for line in text.splitlines():
         assert re.fullmatch(rf"# (HELP|TYPE) [a-z_]+ .+|[a-z_]+\{{{label}(?:,{label})*\}} -?[0-9.e+-]+", line), line
