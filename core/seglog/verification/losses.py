@@ -183,6 +183,16 @@ def losses_of(fs: FileSystem, listing: PartitionListing, extent: LogExtent, arou
     yield from _Losses(fs, listing, extent, around).found()
 
 
+def lost_before(fs: FileSystem, listing: PartitionListing, around: Surroundings) -> Loss | None:
+    """Returns what is lost below the first segment, None if nothing shows that it was more than deleted. Opens no log.
+    Raises OSError."""
+    if not listing.segments:
+        return None
+    first = listing.segments[0]
+    extent = LogExtent([SegmentExtent(first.log.name, first.base_offset, first.base_offset, first.size, False)])
+    return next(_Losses(fs, listing, extent, around).before(), None)
+
+
 class _Losses:
     def __init__(self, fs: FileSystem, listing: PartitionListing, extent: LogExtent, around: Surroundings) -> None:
         self._fs, self._listing, self._extent, self._around = fs, listing, extent, around
@@ -196,7 +206,7 @@ class _Losses:
         if not self._extent.segments:
             yield self._all()
             return
-        yield from self._head()
+        yield from self.before()
         # a broker will finish an interrupted swap; until then the log seems to have a hole
         if not any(path.name.endswith(".log.swap") for path in self._listing.leftovers):
             yield from self._holes()
@@ -214,7 +224,8 @@ class _Losses:
         last = max(witness.reached for witness in witnesses) - 1
         return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
 
-    def _head(self) -> Iterator[Loss]:
+    def before(self) -> Iterator[Loss]:
+        """Yields what is lost below the first segment."""
         base = self._extent.segments[0].base_offset
         witnesses = [witness for witness in self._orphans() if witness.base is not None and witness.base < base]
         witnesses = [witness for witness in witnesses if witness.reached > (self._start or 0)]

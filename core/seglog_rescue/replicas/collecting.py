@@ -33,6 +33,8 @@ from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import require_unlocked
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.codes import Severity
+from seglog.verification.losses import lost_before
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.unsettled import unsettled
 from seglog_rescue.rebuild.known import KnownMetadata, KnownPartition, KnownTopic, read_known
@@ -111,7 +113,7 @@ def read_replica(
     walk.read(overlay, listing, progress)
     epochs = [(entry.epoch, entry.start_offset) for entry in _epochs(overlay, place.path)]
     start, end = walk.offsets if loaded is None else (loaded.log_start_offset, loaded.log_end_offset)
-    replaced = [f"a replacement of segments would lose data ({each})" for each in settled.replaced]
+    holes = [*_before(fs, list_partition(fs, place.path), around, start), *walk.holes]
     facts = ReplicaFacts(
         topic=key.topic,
         partition=key.partition,
@@ -120,7 +122,7 @@ def read_replica(
         topic_id=_topic_id(fs, listing),
         segments=len(listing.segments),
         bytes=listing.size,
-        start=start,
+        start=min([start, *(hole.first for hole in holes)]),
         end=end,
         disk_end=max(walk.end, end),
         epochs=tuple(_merged(epochs, walk.digest.epochs)),
@@ -130,14 +132,23 @@ def read_replica(
         active=active,
         newest_timestamp=walk.digest.newest_timestamp,
         marks=walk.digest.marks(),
-        keys=() if walk.keys is None or walk.holes else walk.keys.marks(),
-        holes=tuple(walk.holes),
+        keys=() if walk.keys is None or holes else walk.keys.marks(),
+        holes=tuple(holes),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
         producers=0 if loaded is None else len(loaded.producers.producers),
-        problem="; ".join(filter(None, [problem, *replaced])),
+        problem="; ".join(filter(None, [problem, *map(_REPLACED.format, settled.replaced)])),
     )
     return facts, listing.segments[-1].modified_ms if listing.segments else 0
+
+
+def _before(fs: FileSystem, listing: PartitionListing, around: Surroundings, start: int) -> list[Hole]:
+    """Returns what is lost below the first segment, and was not deleted by retention or by an operator: no start brings
+    it back, and other copies may have it."""
+    loss = lost_before(fs, listing, around)
+    if loss is None or loss.severity is not Severity.ERROR or loss.first_offset is None or loss.first_offset >= start:
+        return []
+    return [Hole(loss.first_offset, start, loss.message, loss.file)]
 
 
 class WholeReplicas:
@@ -166,6 +177,9 @@ _CHECKPOINTS = (
     filenames.HIGH_WATERMARK_CHECKPOINT,
     filenames.CLEANER_OFFSET_CHECKPOINT,
 )
+
+
+_REPLACED = "a replacement of segments would lose data ({})"
 
 
 def _is_live(place: PartitionDirectory) -> bool:
