@@ -22,10 +22,11 @@ class KeySet:
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = frozenset(keys)
         self._seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
-        self._taken = np.zeros(_SLOTS, dtype=np.bool_)
         sizes = np.array([len(key) for key in self._keys], dtype=np.int32)
         arena = np.frombuffer(b"".join(self._keys), dtype=np.uint8)
-        self._taken[self._slots(arena, np.cumsum(sizes, dtype=np.int32) - sizes, sizes)] = True
+        self._hashes = np.sort(self._hashed(arena, np.cumsum(sizes, dtype=np.int32) - sizes, sizes))
+        self._taken = np.zeros(_SLOTS, dtype=np.bool_)
+        self._taken[self._hashes & (_SLOTS - 1)] = True
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -43,12 +44,14 @@ class KeySet:
         if len(self._keys) == 1:
             match_keys(arena, rows, np.frombuffer(next(iter(self._keys)), dtype=np.uint8), mask)
             return mask
-        likely = self._taken[self._slots(arena, rows["key_position"], rows["key_size"])] & (rows["key_size"] >= 0)
-        for i in np.flatnonzero(likely).tolist():
+        hashes = self._hashed(arena, rows["key_position"], rows["key_size"])
+        likely = np.flatnonzero(self._taken[hashes & (_SLOTS - 1)])
+        likely = likely[np.isin(hashes[likely], self._hashes) & (rows["key_size"][likely] >= 0)]
+        for i in likely.tolist():
             mask[i] = records.key(i) in self._keys
         return mask
 
-    def _slots(self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    def _hashed(self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         hashes = np.empty(len(sizes), dtype=np.int64)
         hash_spans(arena, positions, sizes, self._seeds, hashes)
-        return hashes & (_SLOTS - 1)
+        return hashes
