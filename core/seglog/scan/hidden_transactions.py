@@ -17,6 +17,9 @@ from seglog import layout
 class HiddenTransactions:
     """Transactions whose records are not shown, as (producer id, first offset, offset of the marker); without a marker
     the last is INT64_MAX.
+
+    They come from an index without a checksum. So a marker that lies in a log within a transaction ends it there: what
+    its producer writes after it is another transaction.
     """
 
     def __init__(self, transactions: Iterable[tuple[int, int, int]]) -> None:
@@ -34,7 +37,9 @@ class HiddenTransactions:
         hidden = np.zeros(len(batches), dtype=np.bool_)
         if not self._spans:
             return hidden
-        flags = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
+        marker = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
+        flags = batches["attributes"] & marker
+        self._end_at(batches[(batches["magic"] >= 2) & (flags == marker)])
         transactional = (batches["magic"] >= 2) & (flags == layout.TRANSACTIONAL_MASK)
         for producer in np.unique(batches["producer_id"][transactional]).tolist():
             table = self._spans.get(producer)
@@ -44,3 +49,14 @@ class HiddenTransactions:
                 at = np.searchsorted(table[:, 0], offsets, side="right") - 1
                 hidden[own[(at >= 0) & (offsets <= table[np.maximum(at, 0), 1])]] = True
         return hidden
+
+    def _end_at(self, markers: np.ndarray) -> None:
+        for producer in np.unique(markers["producer_id"]).tolist():
+            table = self._spans.get(producer)
+            if table is not None:
+                offsets = markers["base_offset"][markers["producer_id"] == producer]
+                within = np.searchsorted(table[:, 1], offsets, side="right")
+                until = np.searchsorted(table[:, 0], offsets, side="right")
+                for at in np.flatnonzero(within < until).tolist():  # none, if the index is right
+                    later = table[within[at] : until[at], 1]
+                    np.minimum(later, offsets[at], out=later)
