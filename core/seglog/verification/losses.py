@@ -29,7 +29,6 @@ from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.repair_note import NOTE_BYTES_LIMIT, Gap, parse_note
-from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
@@ -134,19 +133,6 @@ class ExtentObserver:
             self.extent.thinned_at = max(self.extent.thinned_at, int(last[at]))
         self._next_offset = max(self._next_offset, int(last.max()) + 1)
         self._end = int(ends[-1])
-
-
-def quick_extent(fs: FileSystem, listing: PartitionListing) -> LogExtent:
-    """Returns the extent by names, indexes and the ends of files alone, without reading the inside of segments."""
-    extent = LogExtent(thinned_at=None)
-    for files in listing.segments:
-        segment = LogSegment(fs, listing.directory, files.base_offset)
-        segment.size = files.size
-        if extent.first_timestamp < 0:
-            extent.first_timestamp = segment.first_batch_timestamp()
-        end, valid = segment.read_next_offset()
-        extent.segments.append(SegmentExtent(files.log.name, files.base_offset, end, files.size, valid < files.size))
-    return extent
 
 
 class _Trust(IntEnum):

@@ -13,13 +13,16 @@ from pathlib import Path
 from seglog.cleaner.hazards import DROPS, FAILS, HazardReason, cleaner_hazards
 from seglog.escaping import command_line
 from seglog.format.filenames import parse_file_name, segment_file_name
+from seglog.log.segment import LogSegment
 from seglog.log.stateful_topics import state_deleted
 from seglog.remote_path import RemotePath
+from seglog.scan.listing import PartitionListing
+from seglog.storage.filesystem import FileSystem
 from seglog.verification.batches import Level
 from seglog.verification.codes import UNREADABLE, Severity, Trait
 from seglog.verification.finding_codes import CODES
 from seglog.verification.findings import Finding
-from seglog.verification.losses import losses_of, quick_extent
+from seglog.verification.losses import LogExtent, SegmentExtent, losses_of
 from seglog.verification.partition_look import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
 from seglog_rescue.doctor.cases import Diagnosis
@@ -96,7 +99,7 @@ def _tier_of(facts: PartitionFacts, file: str) -> Path | None:
 
 def of_losses(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields the lost offsets that names, indexes and the ends of files reveal."""
-    extent = quick_extent(facts.fs, facts.listing)
+    extent = _quick_extent(facts.fs, facts.listing)
     for loss in losses_of(facts.fs, facts.listing, extent, facts.around):
         gravity = Severity.NOTE if loss.severity is Severity.INFO else Severity.DANGER
         where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
@@ -166,3 +169,16 @@ def of_cleaner(facts: PartitionFacts) -> Iterator[Diagnosis]:
         if found.code == FAILS and found.reason is not HazardReason.DAMAGE:  # seglog's cleaner does the round
             fields["command"] = command_line("seglog", "clean", facts.listing.directory)
         yield facts.diagnosis(found.code, found.segment.log, found.message, **fields)
+
+
+def _quick_extent(fs: FileSystem, listing: PartitionListing) -> LogExtent:
+    """Returns the extent by names, indexes and the ends of files alone, without reading the inside of segments."""
+    extent = LogExtent(thinned_at=None)
+    for files in listing.segments:
+        segment = LogSegment(fs, listing.directory, files.base_offset)
+        segment.size = files.size
+        if extent.first_timestamp < 0:
+            extent.first_timestamp = segment.first_batch_timestamp()
+        end, valid = segment.read_next_offset()
+        extent.segments.append(SegmentExtent(files.log.name, files.base_offset, end, files.size, valid < files.size))
+    return extent

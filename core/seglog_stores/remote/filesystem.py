@@ -26,7 +26,6 @@ from seglog.storage.filesystem import (
     FileStatus,
     OpenMode,
     ReadOnlyFile,
-    ReadOnlyFileSystem,
     read_whole,
     refuse_to_write,
 )
@@ -35,6 +34,7 @@ from seglog_stores.remote.ahead import ReadAhead
 from seglog_stores.remote.blocks import Blocks, Source
 from seglog_stores.remote.limits import Limits, limits_of
 from seglog_stores.remote.listings import Found, Listings
+from seglog_stores.remote.read_only import ReadOnlyFileSystem
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
 from seglog_stores.remote.streams import Ask, ObjectStream

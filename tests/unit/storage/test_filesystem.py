@@ -10,8 +10,9 @@ import pytest
 
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
-from seglog.storage.filesystem import Access, File, FileSystem, ReadOnlyFileSystem
+from seglog.storage.filesystem import Access, File, FileSystem
 from seglog.storage.frozen import FrozenFileSystem, Order
+from seglog_stores.remote.read_only import ReadOnlyFileSystem
 from seglog_stores.tiers.contents import MadeFile, OneFile, WholeObject
 from seglog_stores.tiers.recognition import Layout, TierPlace
 from seglog_stores.tiers.tiered_partition import TierOptions
