@@ -20,11 +20,12 @@ import pytest
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
-from seglog.scan.listing import list_log_directory
+from seglog.scan.listing import PartitionDirectory, list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog_rescue.doctor import partition_start as opening
+from seglog_rescue.doctor.visit import Visit
 from tests.support.command_line import run
 from tests.support.kafka import NODE_ID, Broker
 
@@ -95,7 +96,11 @@ class Course:
 
 
 def foretell(directories: Sequence[Path], *options: str) -> Prognosis:
-    """What doctor says of the directories of one broker. Changes nothing."""
+    """What doctor says of the directories of one broker. Changes nothing.
+
+    Partitions that doctor knows as sound by a look have no plan: then it is asked once more to examine them as others,
+    and must say the same.
+    """
     plans: dict[Path, tuple[LoadOptions, RecoveryReport, dict[int, int]]] = {}
 
     def planned(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> RecoveryReport:
@@ -106,11 +111,21 @@ def foretell(directories: Sequence[Path], *options: str) -> Prognosis:
         plans[directory] = options, loaded.report, _sizes((name, one.size) for name, one in overlay.entries(directory))
         return loaded.report
 
+    known_at_sight: list[Path] = []
+    is_unchanged = Visit.is_unchanged
+
+    def noted(self: Visit, fs: FileSystem, partition: PartitionDirectory) -> bool:
+        answer = is_unchanged(self, fs, partition)
+        known_at_sight.extend([partition.path] if answer else [])
+        return answer
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(opening, "plan_recovery", planned)
-        done = run("doctor", "--json", *options, *directories)
-    assert done.exit_code in (0, 1), done.output
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+        patched.setattr(Visit, "is_unchanged", noted)
+        lines = _doctor_lines(directories, options)
+        if known_at_sight:
+            patched.setattr(Visit, "is_unchanged", lambda *_: False)
+            assert _doctor_lines(directories, options) == lines
     prognosis = Prognosis([row for row in lines if row["type"] == "diagnosis"], _awaited(directories))
     ends = {(row["log_directory"], row["partition"]): row for row in prognosis.rows if row["code"] == "LOG_END_WRONG"}
     for directory, (_, report, sizes) in plans.items():
@@ -119,6 +134,12 @@ def foretell(directories: Sequence[Path], *options: str) -> Prognosis:
         recovered = frozenset(one.base_offset for one in report.recovered)
         prognosis.logs[directory] = Log(report.log_start_offset, end, recovered, sizes)
     return prognosis
+
+
+def _doctor_lines(directories: Sequence[Path], options: Sequence[str]) -> list[dict[str, Any]]:
+    done = run("doctor", "--json", *options, *directories)
+    assert done.exit_code in (0, 1), done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _awaited(directories: Sequence[Path]) -> set[str]:
