@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
-from tests.support.command_line import clean_logs, ended, run, shell
-from tests.support.help_examples import EXAMPLES, staged
+from tests.support.command_line import COMMAND, clean_logs, ended, environment, run, shell
+from tests.support.help_examples import EXAMPLES, SERVICE_EXAMPLES, staged
 from tests.support.json_contract import CONTRACT, PAGE, line_faults, output_faults, read_type, types_in
 
 # They write text in a form that others prescribe, and refuse --json.
@@ -49,6 +52,23 @@ def test_the_lines_of_an_example_are_what_the_page_says(
         code, stdout = result.exit_code, result.stdout
     assert code in (0, 1, 2), stdout
     assert output_faults(command_of(example), stdout) == []
+
+
+@pytest.mark.parametrize("example", SERVICE_EXAMPLES)
+def test_a_services_example_runs_until_it_is_stopped_and_its_lines_are_what_the_page_says(
+    example: str, tmp_path: Path
+) -> None:
+    command, directory = staged(example, tmp_path)
+    arguments = shlex.split(with_json(command))[1:]
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, cwd=directory, env=environment(), text=True
+    ) as service:
+        assert service.stdout is not None
+        stdout = service.stdout.readline()
+        service.send_signal(signal.SIGTERM)
+        stdout += service.stdout.read()
+    assert service.returncode == ExitCode.TERMINATED
+    assert stdout.count("\n") >= 1 and output_faults(command_of(example), stdout) == []
 
 
 # Lines that no example of the help writes; {logs} is a broker's log directory, {damaged} one with a damaged batch.

@@ -30,8 +30,12 @@ ALL_EXAMPLES = [example for description in descriptions() for example in descrip
 # Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands. Those of
 # `seglog replay` need a cluster: tests/interop/test_replay.py.
 SERVE_EXAMPLES = [example for example in ALL_EXAMPLES if example.startswith("seglog serve")]
+BACKUP_EXAMPLES = [example for example in ALL_EXAMPLES if example.startswith("seglog backup")]
+SERVICE_EXAMPLES = [example for example in BACKUP_EXAMPLES if " --every " in example]  # they run until they are stopped
 EXAMPLES = [
-    example for example in ALL_EXAMPLES if not example.startswith(("seglog spark", "seglog serve", "seglog replay"))
+    example
+    for example in ALL_EXAMPLES
+    if not example.startswith(("seglog spark", "seglog serve", "seglog replay")) and example not in SERVICE_EXAMPLES
 ]
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
