@@ -21,7 +21,9 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("conditions", "offsets"), CASES, ids=lambda one: str(one) if isinstance(one, dict) else None)
+@pytest.mark.parametrize(
+    ("conditions", "offsets"), CASES, ids=lambda one: ", ".join(one) if isinstance(one, dict) else None
+)
 def test_rows_are_chosen_by_offset_time_and_key(conditions: dict[str, Any], offsets: list[int]) -> None:
     from seglog_ask.spark.exporting import chosen_rows
 
