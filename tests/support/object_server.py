@@ -20,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+from seglog_stores.remote import routing
+
 _MEETS_WITHIN_S = 60.0
 GENERATION = "x-goog-if-generation-match"  # of an object that is to be made: 0
 SECRETS = {
@@ -105,7 +107,9 @@ class ObjectServer:
 
 @contextmanager
 def object_server(**objects: bytes) -> Iterator[ObjectServer]:
-    """The server while the `with` lasts."""
+    """The server while the `with` lasts. The process's own files of stores then begin anew, before and after it: they
+    have the address of the server that they asked first."""
+    routing._shared = None
     served = ObjectServer(objects=dict(objects))
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(served)) as server:
         server.daemon_threads = True
@@ -118,6 +122,7 @@ def object_server(**objects: bytes) -> Iterator[ObjectServer]:
             served.released.set()
             server.shutdown()
             thread.join()
+            routing._shared = None
 
 
 @lru_cache(maxsize=64)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from seglog import layout
-from seglog.format.columns import Records
 from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation, TopicPartition
 
 if TYPE_CHECKING:
+    from seglog.format.columns import Records
     from seglog.scan.key_set import KeySet
     from seglog.scan.offset_set import OffsetSet
 
