@@ -22,7 +22,7 @@ OnCorrupt = Annotated[
 
 def source_of(session: Session, paths: Sequence[Path], tiers: Tiers, isolation: str, on_corrupt: str) -> Source:
     """Returns the partitions at the paths, in tiered storage too."""
-    logging.getLogger("seglog_ask.table.dataset").addHandler(logging.NullHandler())  # `tell_left_out` says it
+    logging.getLogger("seglog.table.dataset").addHandler(logging.NullHandler())  # `tell_left_out` says it
     from seglog.model import Isolation
     from seglog_ask.table.opening import open_source
 

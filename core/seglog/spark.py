@@ -22,5 +22,5 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"module 'seglog_ask.spark' has no attribute {name!r}")
+        raise AttributeError(f"module 'seglog.spark' has no attribute {name!r}")
     return getattr(import_module(f"seglog_ask.spark.{_HOMES[name]}"), name)

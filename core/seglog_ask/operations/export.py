@@ -58,7 +58,7 @@ def with_types(options: ExportOptions, fs: FileSystem, targets: Sequence[Target]
     from seglog_ask.table.opening import open_source
     from seglog_ask.table.planned_types import typed_columns
 
-    logging.getLogger("seglog_ask.table.options").addHandler(logging.NullHandler())  # the export itself warns
+    logging.getLogger("seglog.table.options").addHandler(logging.NullHandler())  # the export itself warns
     source = open_source(fs, [target.path for target in targets], on_corrupt="skip")
     typed = typed_columns(values.forms, values.tally, source.fs, source.logs, source.options, for_sql=True)
     return replace(options, typed=typed)

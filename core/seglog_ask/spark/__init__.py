@@ -1,1 +1,1 @@
-"""Distributed reading, writing and cleaning with PySpark (extra `spark`), offered as `seglog_ask.spark`."""
+"""Distributed reading, writing and cleaning with PySpark (extra `spark`), offered as `seglog.spark`."""

@@ -26,7 +26,7 @@ from seglog.storage.filesystem import File, FileSystem
 from seglog_ask.spark.keys import ENTRIES, SUPERSEDED, SURVIVORS, Blob, Bytes, Keys, by_reducer, opened, ordinals_blob
 from seglog_ask.spark.tasks import remove_task_files
 
-_logger = logging.getLogger("seglog_ask.spark.key_merge")
+_logger = logging.getLogger("seglog.spark.key_merge")
 
 # Half of what an executor has per core outside the heap (`session.configuration`).
 MEMORY_BYTES = 512 << 20

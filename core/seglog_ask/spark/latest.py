@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 BYTES_PER_REDUCER = 1 << 30
 
-_logger = logging.getLogger("seglog_ask.spark.latest")
+_logger = logging.getLogger("seglog.spark.latest")
 
 _MOST_OFFSET = (1 << 32) - 1  # a blob's ordinals are uint32
 _NO_OFFSETS = np.zeros(0, dtype=np.uint32)

@@ -64,7 +64,7 @@ from seglog_stores.tiers.recognition import committed_prefix
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_logger = logging.getLogger("seglog_ask.spark.sinks")
+_logger = logging.getLogger("seglog.spark.sinks")
 
 STAGING_PREFIX = ".seglog-write-"
 _SHOWN_NAME = 64  # characters of the log directory's name in that of a staging directory

@@ -41,7 +41,7 @@ from seglog.log.staged_settling import finish_append, settle_append, settle_if_p
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
 
-_logger = logging.getLogger("seglog_ask.spark.staged_append")
+_logger = logging.getLogger("seglog.spark.staged_append")
 
 _POLL_SECONDS = 0.05
 

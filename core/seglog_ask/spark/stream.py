@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from seglog_ask.table.spark_values import SparkValues
 
-_logger = logging.getLogger("seglog_ask.spark.stream")
+_logger = logging.getLogger("seglog.spark.stream")
 
 
 class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

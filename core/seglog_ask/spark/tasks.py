@@ -43,7 +43,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
-_logger = logging.getLogger("seglog_ask.spark.tasks")
+_logger = logging.getLogger("seglog.spark.tasks")
 
 _POLL_SECONDS = 0.2
 _TASKS_A_CORE = 8  # so that cores that finish early find work

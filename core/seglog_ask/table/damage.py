@@ -11,7 +11,7 @@ from seglog.errors import CorruptRecordError
 from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.splits import SegmentPiece
 
-_logger = logging.getLogger("seglog_ask.table.damage")
+_logger = logging.getLogger("seglog.table.damage")
 
 CHECKSUM = "checksum"
 FRAMING = "framing"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-_logger = logging.getLogger("seglog_ask.table.dataset")
+_logger = logging.getLogger("seglog.table.dataset")
 
 _NOWHERE = "the records of seglog's tables are not in files of Arrow; use the table's own methods"
 _ROW = "\0row"  # no column of a table is called so

@@ -56,7 +56,7 @@ from seglog_stores.tiers.snapshots import as_directory, checkpoints_for
 from seglog_stores.tiers.tiered_partition import TierOptions
 from seglog_stores.tiers.view import TierFileSystem, show_tiers
 
-_logger = logging.getLogger("seglog_ask.table.files")
+_logger = logging.getLogger("seglog.table.files")
 
 _KEPT = 2  # file systems; each holds up to SEGLOG_REMOTE_CACHE bytes
 _CHUNKS = ChunkCache(CACHE_BYTES)  # decoded chunks, for all reads of this process

@@ -33,7 +33,7 @@ from seglog_ask.table.shown_as import AS_THEY_ARE, ShownAs, shown_as_of
 from seglog_ask.table.where import parse_where
 from seglog_stores.remote.settings import KNOWN, StoreSettings
 
-_logger = logging.getLogger("seglog_ask.table.options")
+_logger = logging.getLogger("seglog.table.options")
 
 T = TypeVar("T")
 

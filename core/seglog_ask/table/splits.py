@@ -46,7 +46,7 @@ from seglog_ask.table.options import EARLIEST, LATEST, OffsetRule, ReadOptions
 from seglog_ask.table.partition_log import Identity, PartitionLog, permitted, settled
 from seglog_ask.table.schema import SEGMENTS
 
-_logger = logging.getLogger("seglog_ask.table.splits")
+_logger = logging.getLogger("seglog.table.splits")
 
 UNBOUNDED = INT64_MAX
 MOST_SPLIT_BYTES = 256 << 20

@@ -26,7 +26,7 @@ from seglog_ask.values.schemas import KnownSchemas, Naming, NotDecodedError, Rea
 from seglog_ask.values.shapes import Described, Shape, merged
 from seglog_ask.values.single_object import Fingerprints
 
-_logger = logging.getLogger("seglog_ask.values.column_types")
+_logger = logging.getLogger("seglog.values.column_types")
 
 Path = MessageName  # of a Protobuf message; () in other formats
 Sample = tuple[bytes, tuple[Header, ...]]

@@ -42,7 +42,7 @@ from seglog_rescue.serve.spans import SpanEnds
 
 MAX_PARTITION_NUMBER = 1 << 16  # metadata answers list every number up to the highest one
 
-_logger = logging.getLogger("seglog_rescue.serve.catalog")
+_logger = logging.getLogger("seglog.serve.catalog")
 
 ConfigOf = Callable[[Path], Callable[[str], LogConfig]]  # log directory, topic → configuration
 

@@ -27,7 +27,7 @@ from seglog.storage.filesystem import FileSystem, write_atomically
 
 _FILE_LIMIT = 1 << 30
 
-_logger = logging.getLogger("seglog_rescue.serve.committed")
+_logger = logging.getLogger("seglog.serve.committed")
 
 
 @dataclass(frozen=True, slots=True)

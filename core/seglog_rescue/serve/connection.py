@@ -24,7 +24,7 @@ from seglog_rescue.serve.endpoint import ConnectionEnd, Endpoint
 from seglog_rescue.serve.protocol import Answer, HostileRequestError, read_request
 from seglog_rescue.serve.spans import FileSpan
 
-_logger = logging.getLogger("seglog_rescue.serve.connection")
+_logger = logging.getLogger("seglog.serve.connection")
 
 _SIZE = struct.Struct(">i")
 _COPY_BYTES = 256 << 10

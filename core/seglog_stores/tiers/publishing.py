@@ -49,7 +49,7 @@ from seglog_stores.tiers.segments import last_offset
 _KEPT_MANIFESTS = 10
 _KEPT_MS = 24 * 60 * 60 * 1000  # a writer that began with an older manifest has long given up
 
-_logger = logging.getLogger("seglog_stores.tiers.publishing")
+_logger = logging.getLogger("seglog.tiers.publishing")
 
 
 class ObjectFiles(FileSystem, Protocol):
