@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from seglog.errors import RefusedError
-from seglog.format.checksum import crc32c
 from seglog.storage.files import PIECE_BYTES
 from seglog.storage.filesystem import File, PassingFile
-from seglog_rescue.backup.repository import DIGEST_BLOCK
+from seglog_rescue.backup.repository import DIGEST_BLOCK, ContentDigest, block_checksums
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -52,9 +50,7 @@ class CopiedFile(PassingFile):
             last = super().read_at(end - rest, rest)
             if self.target is not None:
                 self.target.truncate(end - self.start)
-        if rest:
-            checksums += crc32c(last).to_bytes(4, "big")
-        return hashlib.sha256(checksums).hexdigest()[:32]
+        return ContentDigest(checksums + block_checksums(last)).text()
 
     def _catch_up(self, end: int) -> None:
         while self._end < end:
@@ -78,8 +74,7 @@ class CopiedFile(PassingFile):
             new = new[front.nbytes :]
             if len(self._begun) < DIGEST_BLOCK:
                 return
-            self._checksums += crc32c(self._begun).to_bytes(4, "big")
+            self._checksums += block_checksums(self._begun)
         whole = new.nbytes - new.nbytes % DIGEST_BLOCK
-        for at in range(0, whole, DIGEST_BLOCK):
-            self._checksums += crc32c(new[at : at + DIGEST_BLOCK]).to_bytes(4, "big")
+        self._checksums += block_checksums(new[:whole])
         self._begun = bytearray(new[whole:])

@@ -53,18 +53,23 @@ class ObjectFiles(FileSystem, Protocol):
     def forget_listings(self) -> None: ...
 
 
+def block_checksums(data: bytes | memoryview) -> bytes:
+    """Returns the CRC-32C of each 64 KiB of some bytes, of the last ones too, as a content's digest takes them."""
+    view = memoryview(data)
+    blocks = (view[at : at + DIGEST_BLOCK] for at in range(0, view.nbytes, DIGEST_BLOCK))
+    return b"".join(crc32c(block).to_bytes(4, "big") for block in blocks)
+
+
 class ContentDigest:
     """The digest of bytes that come in pieces, each but the last a multiple of 64 KiB (FORMAT.md)."""
 
-    def __init__(self) -> None:
-        self._hash, self.size = hashlib.sha256(), 0
+    def __init__(self, checksums: bytes = b"") -> None:
+        self._hash, self.size = hashlib.sha256(checksums), 0  # of `block_checksums`
 
     def update(self, piece: bytes | memoryview) -> None:
         """Takes the next piece."""
-        view = memoryview(piece)
-        self.size += len(view)
-        checksums = (crc32c(view[at : at + DIGEST_BLOCK]) for at in range(0, len(view), DIGEST_BLOCK))
-        self._hash.update(b"".join(checksum.to_bytes(4, "big") for checksum in checksums))
+        self.size += len(piece)
+        self._hash.update(block_checksums(piece))
 
     def text(self) -> str:
         """Returns the digest of all pieces."""
