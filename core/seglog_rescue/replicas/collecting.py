@@ -113,7 +113,7 @@ def read_replica(
     walk.read(overlay, listing, progress)
     epochs = [(entry.epoch, entry.start_offset) for entry in _epochs(overlay, place.path)]
     start, end = walk.offsets if loaded is None else (loaded.log_start_offset, loaded.log_end_offset)
-    holes = [*_before(fs, list_partition(fs, place.path), around, start), *walk.holes]
+    holes = [*_before(fs, place.path, around, start), *walk.holes]
     facts = ReplicaFacts(
         topic=key.topic,
         partition=key.partition,
@@ -142,10 +142,11 @@ def read_replica(
     return facts, listing.segments[-1].modified_ms if listing.segments else 0
 
 
-def _before(fs: FileSystem, listing: PartitionListing, around: Surroundings, start: int) -> list[Hole]:
+def _before(fs: FileSystem, directory: Path, around: Surroundings, start: int) -> list[Hole]:
     """Returns what is lost below the first segment, and was not deleted by retention or by an operator: no start brings
-    it back, and other copies may have it."""
-    loss = lost_before(fs, listing, around)
+    it back, and other copies may have it. A start removes the traces, so they are looked for in the files as they lie.
+    """
+    loss = lost_before(fs, list_partition(fs, directory), around) if start else None
     if loss is None or loss.severity is not Severity.ERROR or loss.first_offset is None or loss.first_offset >= start:
         return []
     return [Hole(loss.first_offset, start, loss.message, loss.file)]
