@@ -53,7 +53,7 @@ class ObjectFiles(FileSystem, Protocol):
     def forget_listings(self) -> None: ...
 
 
-def block_checksums(data: bytes | memoryview) -> bytes:
+def block_checksums(data: bytes | bytearray | memoryview) -> bytes:
     """Returns the CRC-32C of each 64 KiB of some bytes, of the last ones too, as a content's digest takes them."""
     view = memoryview(data)
     blocks = (view[at : at + DIGEST_BLOCK] for at in range(0, view.nbytes, DIGEST_BLOCK))
