@@ -377,7 +377,7 @@ def try_seed(seed: int, place: Path, nodes: Nodes, choices: Sequence[int] = NODE
     dying.place.mkdir(parents=True)
     dying.live()
     dying.wound()
-    rows = rows_of(dying.paths)
+    rows = rows_of(dying.paths, instead=dying.served_instead)
     report = compare(FS, CLOCK, ReplicasRequest(dying.directories))
     trial = Trial(dying, rows, report, outcome)
     outcome.met = dying.met | set(found_in(trial))

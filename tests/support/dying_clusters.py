@@ -2,7 +2,8 @@
 
 A seed decides the release, the kind of quorum and whether replicas out of sync may be eligible (KIP-966); which broker
 has two log directories; who compacts; in which order brokers die, are fenced or close in order, who comes back, and
-whether one that was not in sync is elected; what is damaged then, and whether a disk is lost.
+whether one that was not in sync is elected; what is damaged then, and whether a disk is lost. From seed 61 on,
+directories of partitions are removed or have other names then, too (`DyingCluster._rename`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import Any
 
 from seglog.format.uuids import format_uuid
@@ -40,6 +42,7 @@ ASSIGNED = {"plain": [[1, 2, 3], [2, 3, 1]], "safe": [[3, 1, 2], [1, 3, 2]], "fr
 LIMIT_SECONDS = 90
 SESSION_SECONDS = 5
 NEVER_MS = "3600000"
+RENAMING_FROM = 61  # the first seed whose clusters lose a partition's directory, and have `-future` and `-stray` left
 ELECT_LEADERS, UNCLEAN = 43, 1  # its key in the protocol, and its kind of election
 SETTINGS = {
     "default.replication.factor": "3",
@@ -53,16 +56,21 @@ SETTINGS = {
 
 Row = tuple[int, int, bytes | None, bytes | None]  # offset, leader epoch, key, value
 Rows = dict[str, dict[int, set[Row]]]  # by partition, then broker
+NOTHING: Mapping[Path, Path] = MappingProxyType({})
 
 
-def rows_of(directories: Mapping[int, Iterable[Path]], topics: Iterable[str] = TOPICS) -> Rows:
-    """Every record with a right checksum in the brokers' log directories."""
+def rows_of(
+    directories: Mapping[int, Iterable[Path]], topics: Iterable[str] = TOPICS, instead: Mapping[Path, Path] = NOTHING
+) -> Rows:
+    """Every record with a right checksum in the brokers' log directories. `instead` are the directories that a broker
+    serves in place of those with a partition's name."""
     rows: Rows = {}
     for node, paths in directories.items():
         for path in paths:
             for place in list_log_directory(FS, path).live if path.exists() else ():
                 if place.topic_partition.topic in topics:
-                    rows.setdefault(str(place.topic_partition), {})[node] = set(_records(place.path))
+                    served = instead.get(place.path, place.path)
+                    rows.setdefault(str(place.topic_partition), {})[node] = set(_records(served))
     return rows
 
 
@@ -120,6 +128,7 @@ SITUATIONS = (
     *("killed", "closed in order", "fenced", "went on after it was fenced", "back in time"),
     *("elected out of sync", "no leader for long", "disk lost", "log damaged"),
     *("log emptied: zeros", "log emptied: files removed", "log emptied: directory removed"),
+    *("a move between disks was cut short", "a move between disks was recorded", "only a stray copy is left"),
 )
 
 
@@ -141,7 +150,7 @@ class DyingCluster:
     `SITUATIONS` that came about."""
 
     def __init__(self, seed: int, place: Path) -> None:
-        self.chance, self.place = random.Random(seed), place
+        self.seed, self.chance, self.place = seed, random.Random(seed), place
         self.story, self.met = list[str](), set[str]()
         self.kind = Kind.of(seed)
         self.two = self.chance.choice(NODES)
@@ -152,6 +161,7 @@ class DyingCluster:
         self.written = 0
         self.acknowledged: set[tuple[str, int, bytes | None]] = set()
         self._stopped = set[int]()
+        self.served_instead = dict[Path, Path]()  # the directory that a move has filled, by the one that it replaces
 
     def live(self) -> None:
         """Lets it work and die; afterwards nothing runs."""
@@ -300,6 +310,53 @@ class DyingCluster:
                 self._damage(self.chance.choice(NODES))
         if self.chance.random() < 0.3:
             self._empty(self.chance.choice(NODES))
+        if self.seed >= RENAMING_FROM:
+            self._rename()
+
+    def _rename(self) -> None:
+        """One directory of a partition is removed, and another one is a stray; on the broker with two disks, a move
+        between these was cut short, before or after the controller had recorded the new place."""
+        moved, removed, stray = self.chance.sample([("plain", 0), ("plain", 1), ("safe", 0), ("safe", 1)], 3)
+        recorded = self.chance.random() < 0.5
+        if len(self.paths[self.two]) == 2:
+            self._move_half(f"{moved[0]}-{moved[1]}", recorded=recorded)
+        self._away(self.chance.choice(NODES), f"{removed[0]}-{removed[1]}", stray=False)
+        self._away(self.chance.choice(NODES), f"{stray[0]}-{stray[1]}", stray=True)
+
+    def _move_half(self, name: str, *, recorded: bool) -> None:
+        """Leaves a partition as a move between the two disks does. `recorded`: what the controller knows as its place
+        has the copy that was filled, which lacks its name yet; else that copy has only the first half of the log."""
+        home = next((path for path in self.paths[self.two] if (path / name).exists()), None)
+        if home is None:
+            return
+        other = next(path for path in self.paths[self.two] if path != home)
+        future = f"{name}.{self.chance.getrandbits(128):032x}-future"
+        if recorded:
+            shutil.copytree(home / name, other / name)
+            (home / name).rename(home / future)
+            self.served_instead[other / name] = home / future
+            what = "a move between disks was recorded"
+        else:
+            shutil.copytree(home / name, other / future)
+            log = max((other / future).glob("*.log"))
+            log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+            what = "a move between disks was cut short"
+        self.story.append(f"broker {self.two}: {what}: {name}")
+        self.met.add(what)
+
+    def _away(self, node: int, name: str, *, stray: bool) -> None:
+        """A broker's directory of a partition is removed, or has the name of a stray one."""
+        log = next((path / name for path in self.paths[node] if (path / name).exists()), None)
+        if log is None:
+            return
+        if stray:
+            log.rename(log.with_name(f"{name}.{self.chance.getrandbits(128):032x}-stray"))
+            what = "only a stray copy is left"
+        else:
+            shutil.rmtree(log)
+            what = "log emptied: directory removed"
+        self.story.append(f"broker {node}: {what}: {name}")
+        self.met.add(what)
 
     def _empty(self, node: int) -> None:
         """One of a broker's logs loses all its records."""

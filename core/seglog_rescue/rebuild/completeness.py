@@ -54,6 +54,9 @@ class Missing:
         if self.is_whole:
             what = f"no log directory of broker {self.node} is given ({ids}): {known.source} names it, with"
             what += f" {count_text(len(self.replicas), 'replica')}{self._names()}, {self.in_sync} of them in sync"
+        elif not self.directories:
+            what = f"none of the given log directories of broker {self.node} holds"
+            what += f" {count_text(len(self.replicas), 'replica')} in sync{self._names()} that it has by {known.source}"
         else:
             what = f"broker {self.node} has more log directories than are given ({ids}), by {known.source}"
             if self.replicas:

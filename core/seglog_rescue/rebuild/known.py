@@ -68,6 +68,10 @@ class KnownPartition:
         """The replicas that have every acknowledged record; all of them if none is known to."""
         return [*self.isr, *self.eligible] or self.replicas
 
+    def directory_of(self, node: int) -> str:
+        """Returns the id of the log directory in which a broker has its replica, "" if the controller knows of none."""
+        return dict(zip(self.replicas, self.directories, strict=False)).get(node, "")
+
 
 @dataclass(slots=True)
 class KnownTopic:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seglog.errors import RefusedError
+from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.units import format_time
 from seglog_rescue.rebuild.completeness import Missing, missing_directories
@@ -33,7 +34,8 @@ class Cluster:
     """The replicas of a cluster by partition, its newest metadata (None: none was given), also as
     `rebuild` reads it (`image`), and what is missing.
 
-    `aside` are directories that no broker serves: a move's target, strays, deleted ones. `remarks` are sentences.
+    `aside` are directories that no broker serves: a move's source or target, strays, deleted ones. `remarks` are
+    sentences.
     """
 
     cluster_id: str = ""
@@ -71,10 +73,11 @@ def assembled(hosts: Sequence[HostFacts]) -> Cluster:
             group = cluster.aside if replica.state else cluster.copies
             key = TopicPartition(replica.topic, replica.partition)
             group.setdefault(key, []).append(Copy(directory.node, directory, replica))
-    _require_one_a_broker(cluster.copies)
     images = [image for host in hosts for image in host.metadata]
     cluster.metadata = max(images, key=lambda image: (bool(image.topics), image.end, not image.problems), default=None)
     cluster.image = None if cluster.metadata is None else as_known(cluster.metadata)
+    _take_moved(cluster)
+    _require_one_a_broker(cluster.copies)
     for host in hosts:
         cluster.remarks += host.problems
         for row in host.groups:
@@ -105,6 +108,34 @@ def _require_each_once(places: Iterable[tuple[HostFacts, DirectoryFacts]]) -> No
                 " broker may have run in between, or one is a copy; give the newer one only"
             )
         seen[identity] = where
+
+
+def _take_moved(cluster: Cluster) -> None:
+    """Takes the `-future` copies that brokers serve when they start: those in the directory that the controller has
+    recorded. The copy that each of them replaces is deleted then, so it is put aside.
+
+    Kafka: LogManager.recoverAbandonedFutureLogs.
+    """
+    for key, group in list(cluster.aside.items()):
+        topic = None if cluster.image is None else cluster.image.topics.get(key.topic)
+        entry = None if topic is None else topic.partitions.get(key.partition)
+        for moved in [copy for copy in group if copy.facts.state == PartitionState.FUTURE.value]:
+            recorded = "" if entry is None else entry.directory_of(moved.node)
+            if topic is None or moved.facts.topic_id != topic.topic_id or moved.directory.directory_id != recorded:
+                continue
+            others = [copy for copy in cluster.copies.get(key, ()) if copy.node == moved.node]
+            if any(copy.directory is moved.directory for copy in others):
+                cluster.remarks.append(
+                    f"{moved.facts.directory} lies beside the partition of that name, in the directory that the"
+                    f" controller has recorded for it: broker {moved.node} does not start; `seglog doctor` says what to"
+                    " move away"
+                )
+                continue
+            kept = [copy for copy in cluster.copies.get(key, ()) if copy.node != moved.node]
+            cluster.copies[key] = [*kept, moved]
+            cluster.aside[key] = [*(copy for copy in cluster.aside[key] if copy is not moved), *others]
+        if not cluster.aside[key]:
+            del cluster.aside[key]
 
 
 def _require_one_a_broker(copies: Mapping[TopicPartition, Sequence[Copy]]) -> None:

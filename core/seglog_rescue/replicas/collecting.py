@@ -103,7 +103,7 @@ def read_replica(
     key, overlay = place.topic_partition, OverlayFileSystem(fs)
     settled = settle_leftovers(overlay, place.path)
     listing = list_partition(overlay, place.path)
-    offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS} if _is_live(place) else {}
+    offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS} if place.state.is_served else {}
     cleaned = offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, 0)
     compacted = around.compacted(key.topic) is not False and (cleaned > 0 or around.compacted(key.topic) is True)
     loaded, problem = _started(overlay, place, around, clock, offsets)
@@ -181,10 +181,6 @@ _CHECKPOINTS = (
 
 
 _REPLACED = "a replacement of segments would lose data ({})"
-
-
-def _is_live(place: PartitionDirectory) -> bool:
-    return place.state is PartitionState.LIVE
 
 
 def _started(

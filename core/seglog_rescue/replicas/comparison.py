@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
+from seglog.escaping import command_line
+from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
+from seglog.remote_path import is_url
 from seglog_rescue.rebuild.known import KnownPartition
 from seglog_rescue.replicas.cluster import Cluster, Copy
 from seglog_rescue.replicas.digests import different, extent
@@ -29,6 +33,13 @@ from seglog_rescue.replicas.rule import (
     missing_acknowledged,
     ranked,
 )
+
+_AT_START = {
+    PartitionState.LIVE: "deletes it soon after its start, as the controller has recorded the copy on another disk",
+    PartitionState.FUTURE: "cuts it when it starts",
+    PartitionState.DELETED: "deletes it soon after its start",
+    PartitionState.STRAY: "does not serve it",
+}
 
 Range = tuple[int, int]  # first offset, and the one after the last
 
@@ -242,11 +253,25 @@ class _Partition:
             )
 
     def _say_aside(self, here: set[int]) -> None:
+        """Says which copies no broker serves, of brokers that have no other one, or with offsets that no copy has."""
+        served = max((copy.facts.disk_end for copy in self._copies), default=0)
         for copy in self._cluster.aside.get(self._key, ()):
+            facts, is_ours = copy.facts, copy.facts.topic_id in ("", self._topic_id)
+            state, home = PartitionState(facts.state), Path(facts.directory).with_name(facts.name)
             if copy.node not in here and self._entry is not None and copy.node in self._entry.replicas:
+                said = (
+                    f"broker {copy.node} has it only as {facts.directory}, which it does not serve (offsets"
+                    f" {facts.start} to {facts.disk_end - 1}): it is not a choice"
+                )
+                if is_ours and facts.disk_end > facts.start and not is_url(facts.directory):
+                    moved = command_line("mv", Path(facts.directory), home)
+                    said += f"; to make it one, before that broker starts: {moved}, and run `seglog replicas` again"
+                self._remarks.append(said)
+            elif is_ours and facts.disk_end > max(served, facts.start):
+                span = f"offsets {max(served, facts.start)} to {facts.disk_end - 1}"
                 self._remarks.append(
-                    f"broker {copy.node} has it only as {copy.facts.directory}, which it does not serve (offsets"
-                    f" {copy.facts.start} to {copy.facts.disk_end - 1}): it is not a choice"
+                    f"only {facts.directory} holds {span}, and broker {copy.node} {_AT_START[state]}: copy it to"
+                    " another place first; `seglog read` shows its records"
                 )
 
     def _copy_verdicts(self, nodes: Sequence[int], chosen: Copy | None, synced: set[int]) -> Iterator[CopyVerdict]:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seglog.errors import CorruptionError, UnsupportedError
-from seglog.format.filenames import topic_name_problem
+from seglog.format.filenames import parse_partition_directory, topic_name_problem
 from seglog.format.uuids import parse_uuid
 from seglog.layout import INT64_MAX
+from seglog.model import TopicPartition
 from seglog_rescue.replicas.digests import Mark
 from seglog_rescue.replicas.facts import DirectoryFacts, GroupFacts, HostFacts, MetadataFacts, ReplicaFacts, TopicFacts
 from seglog_rescue.replicas.keys import KeyMark
@@ -169,11 +170,7 @@ class _Reading:
             owner, replicas = self._under(self._directories, number)
             values = {"directory": _usual_place(owner, values), **values}
             facts = _shaped(ReplicaFacts, values, self._path, number)
-            problem = topic_name_problem(facts.topic)  # names become paths in lines for a shell
-            if problem is not None or facts.partition < 0:
-                raise FactsError(
-                    self._path, f"its partition is not one: {problem or f'number {facts.partition}'}", number
-                )
+            _require_partition(facts, self._path, number)
             replicas.append(facts)
         elif kind == "metadata":
             self._metadata.append((_shaped(MetadataFacts, values, self._path, number), []))
@@ -197,6 +194,18 @@ class _Reading:
             tuple(self._groups),
             self.problems,
         )
+
+
+def _require_partition(facts: ReplicaFacts, path: Path | str, number: int) -> None:
+    """Raises FactsError for a replica whose partition or directory is not one: names become lines for a shell."""
+    problem = topic_name_problem(facts.topic)
+    if problem is not None or facts.partition < 0:
+        raise FactsError(path, f"its partition is not one: {problem or f'number {facts.partition}'}", number)
+    name = parse_partition_directory(Path(facts.directory).name)
+    stated = TopicPartition(facts.topic, facts.partition), facts.state
+    if name is None or (name.topic_partition, name.state.value) != stated:
+        named = json.dumps(facts.directory)[:80]
+        raise FactsError(path, f"{named} is not a directory of {facts.name} in the state {facts.state!r}", number)
 
 
 def _shaped(shape: type[_Shape], values: Mapping[str, Any], path: Path | str, number: int) -> _Shape:

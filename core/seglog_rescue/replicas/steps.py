@@ -299,7 +299,7 @@ def _readable_places(copies: Sequence[Copy]) -> tuple[list[str], list[str]]:
     lines, places = [], []
     for copy in copies:
         remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
-        place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
+        place = copy.facts.directory if remote else str(_aside(copy) / Path(copy.facts.directory).name)
         if _is_damaged(copy):
             aside = Path(f"salvaged-broker-{copy.node}") if remote else Path(f"{_aside(copy)}-salvaged")
             whole = str(aside / copy.facts.name)

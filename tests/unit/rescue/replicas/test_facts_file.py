@@ -162,6 +162,18 @@ def test_a_replica_whose_partition_is_not_one_is_refused(data: bytes, field: str
         parse_facts(resealed(lines), "f")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("directory", "/"), ("directory", ""), ("directory", "/logs/clicks-7"), ("state", "-future"), ("state", "gone")],
+)
+def test_a_replica_whose_directory_is_not_one_of_its_partition_is_refused(data: bytes, field: str, value: str) -> None:
+    lines = parsed_lines(data)
+    number = next(i for i, line in enumerate(lines) if line["type"] == "replica")
+    lines[number][field] = value
+    with pytest.raises(FactsError, match=f"line {number + 1}: .* is not a directory of"):
+        parse_facts(resealed(lines), "f")
+
+
 def test_a_directory_id_that_is_not_one_is_refused(data: bytes) -> None:
     lines = parsed_lines(data)
     number = next(i for i, line in enumerate(lines) if line["type"] == "metadata")
