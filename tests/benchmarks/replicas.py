@@ -20,12 +20,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.format import filenames
+from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog_rescue.replicas.facts import HostFacts
 from seglog_rescue.replicas.facts_file import parse_facts, write_facts
 from tests.benchmarks.many_partitions import BATCHES, RECORDS, SEGMENTS, cost, directory_of, require_compiled
 from tests.support.log_files import batch, write_segment
-from tests.support.lost_clusters import broker_meta, registration, topic_records
+from tests.support.lost_clusters import broker_meta, registration, topic_id, topic_records
 from tests.support.metadata_records import write_metadata_log
 
 ROUNDS = 3
@@ -46,6 +48,10 @@ def brokers(root: Path, count: int, *, behind: bool = False, known: int = 0) -> 
     made = []
     for node in NODES:
         logs = directory_of(root, count, f"{node}{'-behind' if behind else ''}{'' if count else '-empty'}")
+        shared = root / filenames.PARTITION_METADATA  # without it, doctor does not know a partition as a sound one
+        shared.write_bytes(format_partition_metadata(PartitionMetadata(topic_id("t"))))
+        for number in range(count):
+            os.link(shared, logs / f"t-{number}" / shared.name)
         last = (SEGMENTS - 1) * BATCHES * RECORDS
         for number in range(count if behind and node == NODES[-1] else 0):
             for file in (logs / f"t-{number}").glob(f"{last:020}.*"):

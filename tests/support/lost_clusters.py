@@ -50,11 +50,16 @@ def broker_meta(path: Path, node: int, *, cluster: str = CLUSTER, number: int = 
     (path / "meta.properties").write_bytes(format_meta_properties(meta, 0))
 
 
+def topic_id(name: str) -> UUID:
+    """The id of a topic."""
+    return TOPIC_IDS.get(name, UUID(int=(7 << 64) + 99))
+
+
 def topic_records(
     name: str, replicas: Sequence[Sequence[int]], *, epoch: int = 0, isr: Sequence[int] | None = None
 ) -> list[bytes]:
     """A topic as a controller wrote it: the brokers of each partition, the first of them (or of `isr`) its leader."""
-    identity = format_uuid(TOPIC_IDS.get(name, UUID(int=(7 << 64) + 99)))
+    identity = format_uuid(topic_id(name))
     found = [encode_metadata_record("TOPIC_RECORD", {"name": name, "topicId": identity})]
     for number, nodes in enumerate(replicas):
         fields = {

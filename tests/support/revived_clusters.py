@@ -100,7 +100,7 @@ class Revived:
             properties = with_dynamic_quorum(properties)
         refusal = self._nodes.of(self._homes.kind, node).start_with(properties)
         if refusal:
-            self._nodes.of(self._homes.kind, node).end()
+            self._nodes.kill(self._homes.kind, node)  # it may still hold the locks of its directories
             raise RuntimeError(f"node {node} did not start: {refusal}")
 
     def stop(self, node: int) -> None:

@@ -32,12 +32,14 @@ from seglog.format.record_batch import last_sequence
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import walk_clean
-from seglog.model import NO_LEADER_EPOCH
+from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.topic_ids import topic_id_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.padding import FRONT_BYTES, written_bytes
 from seglog.verification.batches import LEAST_ENTRY, Level, clean_range, new_state
+from seglog.verification.surroundings import Surroundings
 
 _MOST_BYTES = 1 << 20  # of all files: for more, reading them is what takes time
 _MOST_BATCHES = 4096
@@ -59,7 +61,8 @@ class SoundLog:
     `index_sizes` are the largest offset and time index in bytes of entries; with `is_padded` a broker's zeros follow
     those of the last segment, which it cuts off when it stops. `batches` and `segments` are counted; `snapshots` are
     the offsets of the producer snapshots, ascending, `snapshot_size` the largest one in bytes. `topic_id` is that of
-    `partition.metadata`, None without the file.
+    `partition.metadata`, None without the file. `size` are the bytes of the `.log` files, the last of which was written
+    at `modified_ms`. `tables` are the batches of each segment, rows of layout.BATCH.
     """
 
     base_offset: int
@@ -72,6 +75,24 @@ class SoundLog:
     snapshot_size: int
     epochs: tuple[EpochEntry, ...]
     topic_id: str | None
+    size: int
+    modified_ms: int
+    tables: tuple[np.ndarray, ...]
+
+    def is_as_stated(self, key: TopicPartition, around: Surroundings) -> bool:
+        """True if nothing states that the log of partition `key` reached further, at either end, than it does, or that
+        a start would change it."""
+        stated = {name: around.offset(name, key) for name in OFFSET_CHECKPOINTS}
+        committed, start = around.committed.get(key), stated[filenames.LOG_START_OFFSET_CHECKPOINT]
+        reached = [*stated.values(), None if committed is None else committed.offset]
+        if any(offset is not None and offset > self.end_offset for offset in reached):
+            return False
+        if start is not None and (start < self.base_offset or any(entry.start_offset < start for entry in self.epochs)):
+            return False
+        was_compacted = stated[filenames.CLEANER_OFFSET_CHECKPOINT] is not None
+        has_end = self.snapshots[-1:] == (self.end_offset,) or self.end_offset == 0  # there is none at offset 0
+        is_closed = has_end and not self.is_padded
+        return not was_compacted and (is_closed or not around.clean)
 
 
 def sound_log(fs: FileSystem, directory: Path) -> SoundLog | None:
@@ -94,6 +115,7 @@ class _Contents:
 
     files: dict[FileKind | str, dict[int, bytes]]
     padded: set[int] = field(default_factory=set)
+    written: dict[int, int] = field(default_factory=dict)  # when each log was, epoch milliseconds
 
 
 def _read(fs: FileSystem, directory: Path) -> _Contents | None:
@@ -108,6 +130,8 @@ def _read(fs: FileSystem, directory: Path) -> _Contents | None:
         if status.no_file or status.is_link or total > _MOST_BYTES:
             return None
         if parsed is not None and parsed.kind in _KINDS and parsed.state is FileState.LIVE:
+            if parsed.kind is FileKind.LOG:
+                contents.written[parsed.offset] = status.modified_ms
             files.append((parsed.kind, parsed.offset, directory / name, status.size))
         elif name in _SMALL_FILES:
             files.append((name, 0, directory / name, status.size))
@@ -172,6 +196,7 @@ class _Soundness:
     epochs: list[EpochEntry] = field(default_factory=list)
     producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # id → epoch, last offset, last sequence
     compared: set[int] = field(default_factory=set)  # the offsets of snapshots
+    tables: list[np.ndarray] = field(default_factory=list)
 
     def judge(self) -> SoundLog | None:
         logs, offsets, times, snapshots = (self.contents.files[kind] for kind in _KINDS)
@@ -205,6 +230,9 @@ class _Soundness:
             snapshot_size=max(map(len, snapshots.values()), default=0),
             epochs=epochs,
             topic_id=None if metadata is None else topic_id_of(metadata, self.directory / filenames.PARTITION_METADATA),
+            size=sum(map(len, logs.values())),
+            modified_ms=self.contents.written[bases[-1]],
+            tables=tuple(self.tables),
         )
 
     # --- batches ------------------------------------------------------------------------------------------
@@ -223,7 +251,10 @@ class _Soundness:
             table = self._opened_batches(base, most)
         else:
             table = rows[:count] if right and consumed == len(data) else None
-        return None if table is None or len(table) > _MOST_BATCHES else list(map(_Batch._make, table.tolist()))
+        if table is None or len(table) > _MOST_BATCHES:
+            return None
+        self.tables.append(table)
+        return list(map(_Batch._make, table.tolist()))
 
     def _opened_batches(self, base: int, most: int) -> np.ndarray | None:
         """Returns the batches of a segment in which some are compressed."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 from seglog import layout
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.precedence import ResolvedConfig
-from seglog.format import filenames
 from seglog.log.stateful_topics import state_deleted
 from seglog.model import TopicPartition
-from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.overlay import blocks
 from seglog.verification.soundness import SoundLog
 from seglog.verification.surroundings import Surroundings
@@ -33,7 +31,7 @@ def starts_unchanged(
     """
     return (
         _is_plain(key.topic, around, resolved)
-        and _is_as_stated(log, key, around)
+        and log.is_as_stated(key, around)
         and (around.clean or max(log.index_sizes) <= resolved.log.segment_index_bytes // 8 * 8)
         and is_rightly_placed(metadata, key, log.topic_id, around.node_id)
     )
@@ -50,18 +48,3 @@ def _is_plain(topic: str, around: Surroundings, resolved: ResolvedConfig) -> boo
     config = resolved.log
     is_rare = config.compact or config.remote_storage_enable or around.compacted(topic) or around.tiered(topic)
     return not is_rare and not (resolved.policy_known and state_deleted(topic, config))
-
-
-def _is_as_stated(log: SoundLog, key: TopicPartition, around: Surroundings) -> bool:
-    """True if nothing states that the log reached further, at either end, than it does."""
-    stated = {name: around.offset(name, key) for name in OFFSET_CHECKPOINTS}
-    committed, start = around.committed.get(key), stated[filenames.LOG_START_OFFSET_CHECKPOINT]
-    reached = [*stated.values(), None if committed is None else committed.offset]
-    if any(offset is not None and offset > log.end_offset for offset in reached):
-        return False
-    if start is not None and (start < log.base_offset or any(entry.start_offset < start for entry in log.epochs)):
-        return False
-    was_compacted = stated[filenames.CLEANER_OFFSET_CHECKPOINT] is not None
-    has_end = log.snapshots[-1:] == (log.end_offset,) or log.end_offset == 0  # there is none at offset 0
-    is_closed = has_end and not log.is_padded
-    return not was_compacted and (is_closed or not around.clean)

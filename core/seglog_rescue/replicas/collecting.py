@@ -1,9 +1,12 @@
 """Reads log directories for `seglog replicas`: what a start of the broker would leave of each replica, and what lies on
 disk, with digests. Everything is only read.
 
-1. A start is tried on an overlay (`log.loader`): its offsets, epochs and producers, and what it would cut.
+1. A start is tried on an overlay (`log.loader`): its offsets, and epochs, and what it would cut.
 2. Every batch is checked and counted, past damage too.
 3. The metadata in the directory says which replicas lead and are in sync (`rebuild.known`).
+
+Of most partitions of a broker, which are small and sound, one reading of their files tells 1 and 2
+(`verification.soundness`).
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from seglog.storage.lock import require_unlocked
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.codes import Severity
 from seglog.verification.losses import lost_before
+from seglog.verification.soundness import SoundLog, sound_log
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.unsettled import unsettled
 from seglog_rescue.rebuild.known import KnownMetadata, KnownPartition, KnownTopic, read_known
@@ -101,6 +105,10 @@ def read_replica(
     Raises OSError, and SeglogError for a log of Kafka 0.7.
     """
     key, overlay = place.topic_partition, OverlayFileSystem(fs)
+    log = _sound(fs, place, around)
+    if log is not None:
+        progress(log.size)
+        return _of_sound(fs, place, around, log), log.modified_ms
     settled = settle_leftovers(overlay, place.path)
     listing = list_partition(overlay, place.path)
     offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS} if place.state.is_served else {}
@@ -136,10 +144,45 @@ def read_replica(
         holes=tuple(holes),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
-        producers=0 if loaded is None else len(loaded.producers.producers),
         problem="; ".join(filter(None, [problem, *map(_REPLACED.format, settled.replaced)])),
     )
     return facts, listing.segments[-1].modified_ms if listing.segments else 0
+
+
+def _sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings) -> SoundLog | None:
+    """Returns a small log of which one reading of its files tells that a start leaves it as it is, and that no cleaner
+    has been there; None for any other, which is read as usual."""
+    if place.state is not PartitionState.LIVE or around.compacted(place.topic_partition.topic) is True:
+        return None
+    log = sound_log(fs, place.path)
+    return log if log is not None and log.is_as_stated(place.topic_partition, around) else None
+
+
+def _of_sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings, log: SoundLog) -> ReplicaFacts:
+    """Returns what the usual reading would tell about a sound log."""
+    key, digest = place.topic_partition, LogDigest()
+    for rows in log.tables:
+        digest.add(rows)
+    offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS}
+    start = max(log.base_offset, offsets[filenames.LOG_START_OFFSET_CHECKPOINT])
+    holes = _before(fs, place.path, around, start)
+    return ReplicaFacts(
+        topic=key.topic,
+        partition=key.partition,
+        directory=str(place.path),
+        topic_id=log.topic_id or "",
+        segments=log.segments,
+        bytes=log.size,
+        start=min([start, *(hole.first for hole in holes)]),
+        end=log.end_offset,
+        disk_end=log.end_offset,
+        epochs=tuple((entry.epoch, entry.start_offset) for entry in log.epochs),
+        high_watermark=offsets[filenames.HIGH_WATERMARK_CHECKPOINT],
+        recovery_point=offsets[filenames.RECOVERY_POINT_CHECKPOINT],
+        newest_timestamp=digest.newest_timestamp,
+        marks=digest.marks(),
+        holes=tuple(holes),
+    )
 
 
 def _before(fs: FileSystem, directory: Path, around: Surroundings, start: int) -> list[Hole]:

@@ -24,6 +24,8 @@ _FINER = 4  # towards the end of the log
 _LAST_EPOCHS = 2
 _LEAST_STEP = 16
 _ROWS_AT_ONCE = 4096
+_GOLDEN, _LAST_SHIFT = 0x9E3779B97F4A7C15, np.uint64(31)
+_ROUNDS = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
 _WHOLE = np.dtype((np.void, layout.BATCH.itemsize))  # rows are copied as such in a fortieth of the time
 
 
@@ -214,12 +216,13 @@ def _hashes(rows: np.ndarray) -> np.ndarray:
 
 def mixed(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
     """Returns a number of 64 bits for each row (splitmix64 over its columns)."""
-    value = np.full(count, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    value = np.full(count, _GOLDEN, dtype=np.uint64)
     for column in columns:
         value ^= column.astype(np.int64).view(np.uint64)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value ^= value >> np.uint64(31)
+        for shift, factor in _ROUNDS:
+            value ^= value >> shift
+            value *= factor
+        value ^= value >> _LAST_SHIFT
     return value
 
 

@@ -60,7 +60,6 @@ class ReplicaFacts:
     holes: tuple[Hole, ...] = ()
     torn_bytes: int = 0
     open_transactions: int = 0
-    producers: int = 0
     problem: str = ""
 
     @property

@@ -83,19 +83,26 @@ def _line(values: Mapping[str, object]) -> bytes:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, tuple) and value and isinstance(value[0], _ROWS):
-        return list(_differences(value))
-    if is_dataclass(value):
-        return {
-            each.name: _encoded(getattr(value, each.name))
-            for each in fields(value)
-            if each.default is MISSING or getattr(value, each.name) != each.default
-        }
-    return [_encoded(each) for each in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(_differences(value)) if value and isinstance(value[0], _ROWS) else list(map(_encoded, value))
+    if not is_dataclass(value):
+        return value
+    made = {}
+    for name, default in _defaults_of(typing.cast(Any, type(value))).items():
+        part = getattr(value, name)
+        if part != default:
+            made[name] = _encoded(part)
+    return made
+
+
+@cache
+def _defaults_of(shape: Any) -> dict[str, Any]:
+    """Returns the default of each field, MISSING for one without."""
+    return {each.name: each.default for each in fields(shape)}
 
 
 def _differences(rows: tuple[Any, ...]) -> Iterator[list[int]]:
-    names, before = [each.name for each in fields(rows[0])], dict[str, int]()
+    names, before = list(_defaults_of(typing.cast(Any, type(rows[0])))), dict[str, int]()
     for row in rows:
         whole = {name: getattr(row, name) for name in names}
         if _BESIDE in whole:

@@ -5,7 +5,6 @@ Searches longer with SEGLOG_EFFORT (`tests/support/effort.py`).
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,56 +16,24 @@ from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import SeglogError
 from seglog.format.producer_snapshot import encode_snapshot
-from seglog.log.append import ProducerIdentity
-from seglog.model import Compression, Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.soundness import sound_log
 from seglog_rescue.doctor import visit
 from seglog_rescue.doctor.doctor import Diagnosis, Doctor, DoctorSummary
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 from seglog_rescue.doctor.partition_start import examine_partition
-from tests.support.compacted_directories import opened
 from tests.support.effort import first_seed, tries
 from tests.support.mutated_directories import mutate
 from tests.support.open_logs import START_MS
+from tests.support.sound_directories import SOUND, copied, killed_copy, sound_directory
 
 FS = LocalFileSystem()
-SOUND = ("codecs-0", "empty-0", "epochs-0", "produced-0", "rolled-0")
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory of sound partitions, as a broker that was stopped leaves it."""
-    path = tmp_path_factory.mktemp("sound") / "logs"
-    path.mkdir()
-    with opened(path, cleanup_policy=frozenset({"delete"}), index_interval_bytes=64) as directory:
-        for name in SOUND:
-            log = directory.log(TopicPartition(name.partition("-")[0], 0), create=True)
-            for n in range(0 if name == "empty-0" else 12):
-                producer = ProducerIdentity(7 + n % 2, 0, 3 * (n // 2)) if name == "produced-0" else None
-                codec = list(Compression)[n % len(Compression)] if name == "codecs-0" else Compression.NONE
-                records = [Record(b"v%d" % n, b"k", START_MS + 3 * n + i) for i in range(3)]
-                log.append(records, producer=producer, codec=codec, leader_epoch=n // 5 if name == "epochs-0" else 0)
-                if n % 5 == 4 or (n == 11 and name == "rolled-0"):
-                    log.roll()
-        directory.load_all()
-    (path / ".kafka_cleanshutdown").touch()
-    for name in SOUND:
-        (path / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {SOUND.index(name)}{'A' * 21}")
-    return path
-
-
-def _copy(path: Path, to: Path) -> Path:
-    shutil.copytree(path, to, symlinks=True)
-    return to
-
-
-def _killed(path: Path, to: Path) -> Path:
-    """A copy as a broker that was killed leaves it: without the marker, with room for more in the last indexes."""
-    (_copy(path, to) / ".kafka_cleanshutdown").unlink()
-    for index in to.glob("[!r]*-0/*30.*index"):
-        os.truncate(index, 10_485_756 if index.suffix == ".timeindex" else 10_485_760)
-    return to
+    """A log directory of sound partitions."""
+    return sound_directory(tmp_path_factory.mktemp("sound") / "logs")
 
 
 def word(
@@ -107,7 +74,7 @@ def test_nothing_is_examined_of_partitions_that_a_start_leaves_as_they_are(
 ) -> None:
     rows, summary = word(sound, examined=False, monkeypatch=monkeypatch)
     assert (rows, summary.partitions, examined_in(sound, monkeypatch)) == ([], len(SOUND), [])
-    killed = _killed(sound, tmp_path / "killed")
+    killed = killed_copy(sound, tmp_path / "killed")
     assert examined_in(killed, monkeypatch) == []
     (killed / ".kafka_cleanshutdown").touch()
     padded = {path.parent.name for path in killed.glob("[!r]*-0/*30.index")}
@@ -119,7 +86,7 @@ def test_doctors_word_is_the_examinations_on_mutated_directories(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(first_seed(0), first_seed(0) + tries(25)):
-        path = (_copy, _killed)[seed % 2](sound, tmp_path / str(seed))
+        path = (copied, killed_copy)[seed % 2](sound, tmp_path / str(seed))
         did = mutate(path, random.Random(seed))
         words: list[object] = []
         for examined in (False, True):
@@ -171,7 +138,7 @@ def test_a_partition_with_anything_unusual_is_examined(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     file, change, unexamined = CHANGES[name]
-    path = _copy(sound, tmp_path / "logs")
+    path = copied(sound, tmp_path / "logs")
     change(path / file)
     assert examined_in(path, monkeypatch) == ([] if unexamined else ["epochs-0"])
 
@@ -179,7 +146,7 @@ def test_a_partition_with_anything_unusual_is_examined(
 def test_room_for_a_recovery_is_planned_only_where_it_may_be_short(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = _copy(sound, tmp_path / "killed")
+    killed = copied(sound, tmp_path / "killed")
     (killed / ".kafka_cleanshutdown").unlink()
     for index in killed.glob("*-0/*.index"):
         index.write_bytes(b"")
@@ -200,6 +167,6 @@ def test_room_for_a_recovery_is_planned_only_where_it_may_be_short(
 def test_what_the_configuration_says_may_make_a_sound_log_unusual(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
 ) -> None:
-    path = _copy(sound, tmp_path / "logs")
+    path = copied(sound, tmp_path / "logs")
     (path / ".kafka_cleanshutdown").unlink()
     assert examined_in(path, monkeypatch, [stated])

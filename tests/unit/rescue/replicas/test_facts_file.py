@@ -94,7 +94,6 @@ def test_a_partition_of_a_hundred_million_records_and_eight_epochs_takes_less_th
         newest_timestamp=digest.newest_timestamp,
         marks=digest.marks(),
         keys=tuple(keys) if compacted else (),
-        producers=17,
     )
     host = HostFacts("f", 1, (DirectoryFacts(path, 1, replicas=(replica,)),))
     written = write_facts(host)
