@@ -250,7 +250,7 @@ def paste_steps(trial: Trial, nodes: Nodes, place: Path) -> set[tuple[str, Row]]
     trial.outcome.story.append(f"started in the order {report.start.order}, elected {report.start.elected}")
     after = rows_of(dying.paths)
     lost = trial.judge(leaders, after, "by the steps")
-    trial.outcome.wrong += not_followed(after, leaders)
+    trial.outcome.wrong += not_followed(trial, after, leaders)
     trial.outcome.wrong += not_saved(trial, leaders, lost, files, dying)
     return lost
 
@@ -280,13 +280,15 @@ def make_saved_topics(cluster: Revived) -> None:
             admin.create_topics([new])[name].result(60)  # type: ignore[attr-defined]
 
 
-def not_followed(after: Rows, leaders: Mapping[str, int]) -> Iterator[str]:
-    """Sentences about followers that do not hold what their leader holds; of a compacted topic, its newest records."""
+def not_followed(trial: Trial, after: Rows, leaders: Mapping[str, int]) -> Iterator[str]:
+    """Sentences about followers that do not hold what their leader holds; of a compacted topic, its newest records. A
+    copy of which the report says that it differs, and that no broker mends that, may."""
     for name, copies in after.items():
+        different = {each.copy.node for each in trial.verdict(name).copies if each.differs}
         if name.startswith("keyed"):
             copies = {node: newest_of(rows) for node, rows in copies.items()}
         for node, rows in copies.items():
-            if name in leaders and rows != copies.get(leaders[name]):
+            if name in leaders and node not in different and rows != copies.get(leaders[name]):
                 yield f"by the steps: broker {node} differs from the leader {leaders[name]} of {name}"
 
 

@@ -119,21 +119,25 @@ def _take_moved(cluster: Cluster) -> None:
     for key, group in list(cluster.aside.items()):
         topic = None if cluster.image is None else cluster.image.topics.get(key.topic)
         entry = None if topic is None else topic.partitions.get(key.partition)
-        for moved in [copy for copy in group if copy.facts.state == PartitionState.FUTURE.value]:
-            recorded = "" if entry is None else entry.directory_of(moved.node)
-            if topic is None or moved.facts.topic_id != topic.topic_id or moved.directory.directory_id != recorded:
+        for future in [copy for copy in group if copy.facts.state == PartitionState.FUTURE.value]:
+            directory_id = "" if entry is None else entry.directory_of(future.node)
+            if (
+                topic is None
+                or future.facts.topic_id != topic.topic_id
+                or future.directory.directory_id != directory_id
+            ):
                 continue
-            others = [copy for copy in cluster.copies.get(key, ()) if copy.node == moved.node]
-            if any(copy.directory is moved.directory for copy in others):
+            others = [copy for copy in cluster.copies.get(key, ()) if copy.node == future.node]
+            if any(copy.directory is future.directory for copy in others):
                 cluster.remarks.append(
-                    f"{moved.facts.directory} lies beside the partition of that name, in the directory that the"
-                    f" controller has recorded for it: broker {moved.node} does not start; `seglog doctor` says what to"
-                    " move away"
+                    f"{future.facts.directory} lies beside the partition of that name, in the directory that the"
+                    f" controller has recorded for it: broker {future.node} does not start; `seglog doctor` says what"
+                    " to move away"
                 )
                 continue
-            kept = [copy for copy in cluster.copies.get(key, ()) if copy.node != moved.node]
-            cluster.copies[key] = [*kept, moved]
-            cluster.aside[key] = [*(copy for copy in cluster.aside[key] if copy is not moved), *others]
+            rest = [copy for copy in cluster.copies.get(key, ()) if copy.node != future.node]
+            cluster.copies[key] = [*rest, future]
+            cluster.aside[key] = [*(copy for copy in cluster.aside[key] if copy is not future), *others]
         if not cluster.aside[key]:
             del cluster.aside[key]
 

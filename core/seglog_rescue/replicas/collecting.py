@@ -104,11 +104,17 @@ def read_replica(
 
     Raises OSError, and SeglogError for a log of Kafka 0.7.
     """
-    key, overlay = place.topic_partition, OverlayFileSystem(fs)
     log = _sound(fs, place, around)
-    if log is not None:
-        progress(log.size)
-        return _of_sound(fs, place, around, log), log.modified_ms
+    if log is None:
+        return _read_usually(fs, place, around, clock, progress)
+    progress(log.size)
+    return _of_sound(fs, place, around, log), log.modified_ms
+
+
+def _read_usually(
+    fs: FileSystem, place: PartitionDirectory, around: Surroundings, clock: Clock, progress: BytesRead
+) -> tuple[ReplicaFacts, int]:
+    key, overlay = place.topic_partition, OverlayFileSystem(fs)
     settled = settle_leftovers(overlay, place.path)
     listing = list_partition(overlay, place.path)
     offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS} if place.state.is_served else {}

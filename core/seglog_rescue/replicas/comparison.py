@@ -254,21 +254,23 @@ class _Partition:
 
     def _say_aside(self, here: set[int]) -> None:
         """Says which copies no broker serves, of brokers that have no other one, or with offsets that no copy has."""
-        served = max((copy.facts.disk_end for copy in self._copies), default=0)
+        end = max((copy.facts.disk_end for copy in self._copies), default=0)
         for copy in self._cluster.aside.get(self._key, ()):
             facts, is_ours = copy.facts, copy.facts.topic_id in ("", self._topic_id)
             state, home = PartitionState(facts.state), Path(facts.directory).with_name(facts.name)
             if copy.node not in here and self._entry is not None and copy.node in self._entry.replicas:
-                said = (
+                sentence = (
                     f"broker {copy.node} has it only as {facts.directory}, which it does not serve (offsets"
                     f" {facts.start} to {facts.disk_end - 1}): it is not a choice"
                 )
                 if is_ours and facts.disk_end > facts.start and not is_url(facts.directory):
-                    moved = command_line("mv", Path(facts.directory), home)
-                    said += f"; to make it one, before that broker starts: {moved}, and run `seglog replicas` again"
-                self._remarks.append(said)
-            elif is_ours and facts.disk_end > max(served, facts.start):
-                span = f"offsets {max(served, facts.start)} to {facts.disk_end - 1}"
+                    command = command_line("mv", Path(facts.directory), home)
+                    sentence += (
+                        f"; to make it one, before that broker starts: {command}, and run `seglog replicas` again"
+                    )
+                self._remarks.append(sentence)
+            elif is_ours and facts.disk_end > max(end, facts.start):
+                span = f"offsets {max(end, facts.start)} to {facts.disk_end - 1}"
                 self._remarks.append(
                     f"only {facts.directory} holds {span}, and broker {copy.node} {_AT_START[state]}: copy it to"
                     " another place first; `seglog read` shows its records"

@@ -65,7 +65,8 @@ class LogDigest:
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs with their first offsets."""
+        """The leader epochs with their first offsets, both ascending. An epoch that a later batch falls below is not
+        believed: no checksum covers it, and a leader never goes back."""
         self._take()
         return self._epochs
 
@@ -109,13 +110,22 @@ class LogDigest:
             digest = (int(sums[at - 1]) if at else self._digest) % (1 << DIGEST_BITS)
             mark = Mark(int(base[at]), batches + at, total, digest, time)
             self._marks.append((mark, int(before[at]), bool(begins[at])))
-            if begins[at]:
-                self._epochs.append((int(epochs[at]), int(base[at])))
+        self._note_epochs(epochs, base, begins)
         self._batches, self._records, self._digest = batches + len(rows), int(records[-1]), int(sums[-1])
-        self._before, self._epoch = int(base[-1]), max(self._epoch, int(epochs.max()))
+        self._before = int(base[-1])
         self._end = int(rows["last_offset"][-1]) + 1
         self._newest_timestamp = max(self._newest_timestamp, int(rows["max_timestamp"].max()))
         self._coarsen()
+
+    def _note_epochs(self, epochs: np.ndarray, base: np.ndarray, begins: np.ndarray) -> None:
+        falls = (epochs[1:] < epochs[:-1]).any() or epochs[0] < self._epoch
+        for at in range(len(epochs)) if falls else np.flatnonzero(begins).tolist():
+            epoch = int(epochs[at])
+            while epoch >= 0 and self._epochs and self._epochs[-1][0] > epoch:
+                self._epochs.pop()
+            if epoch >= 0 and (not self._epochs or self._epochs[-1][0] < epoch):
+                self._epochs.append((epoch, int(base[at])))
+        self._epoch = self._epochs[-1][0] if self._epochs else -1
 
     def _coarsen(self, rows: int = 0, span: int = 0) -> None:
         """Makes room for the marks of so many rows, which lie in so many offsets, if there would be too many."""
@@ -125,6 +135,7 @@ class LogDigest:
 
     def _is_fine(self, mark: Mark, before: int, begins: bool) -> bool:
         newest = self._epochs[-_LAST_EPOCHS:]
+        begins = begins and bool(newest)
         return mark.offset // self._step != before // self._step or (begins and mark.offset >= newest[0][1])
 
     def _mind(self, times: np.ndarray) -> None:

@@ -87,12 +87,12 @@ def _encoded(value: Any) -> Any:
         return list(_differences(value)) if value and isinstance(value[0], _ROWS) else list(map(_encoded, value))
     if not is_dataclass(value):
         return value
-    made = {}
+    values = {}
     for name, default in _defaults_of(typing.cast(Any, type(value))).items():
         part = getattr(value, name)
         if part != default:
-            made[name] = _encoded(part)
-    return made
+            values[name] = _encoded(part)
+    return values
 
 
 @cache
@@ -209,10 +209,10 @@ def _require_partition(facts: ReplicaFacts, path: Path | str, number: int) -> No
     if problem is not None or facts.partition < 0:
         raise FactsError(path, f"its partition is not one: {problem or f'number {facts.partition}'}", number)
     name = parse_partition_directory(Path(facts.directory).name)
-    stated = TopicPartition(facts.topic, facts.partition), facts.state
-    if name is None or (name.topic_partition, name.state.value) != stated:
-        named = json.dumps(facts.directory)[:80]
-        raise FactsError(path, f"{named} is not a directory of {facts.name} in the state {facts.state!r}", number)
+    expected = TopicPartition(facts.topic, facts.partition), facts.state
+    if name is None or (name.topic_partition, name.state.value) != expected:
+        text = json.dumps(facts.directory)[:80]
+        raise FactsError(path, f"{text} is not a directory of {facts.name} in the state {facts.state!r}", number)
 
 
 def _shaped(shape: type[_Shape], values: Mapping[str, Any], path: Path | str, number: int) -> _Shape:

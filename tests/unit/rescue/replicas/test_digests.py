@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from seglog.layout import BATCH, CONTROL_MASK
 from seglog_rescue.replicas.digests import LogDigest, different, extent
@@ -78,3 +79,14 @@ def test_a_log_with_thousands_of_epochs_has_few_marks_and_all_its_epochs() -> No
     made = digest(table)
     assert len(made.marks()) <= 30
     assert len(made.epochs) == 2500
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 60])
+def test_an_epoch_that_a_later_batch_falls_below_is_not_believed(chunks: int) -> None:
+    table = rows(60)
+    table["leader_epoch"] = [*[0] * 20, *[2] * 20, *[7] * 20]
+    right = digest(table, chunks).epochs
+    table["leader_epoch"][[5, 30, 50]] = 1, 1 << 30, -1
+    assert digest(table, chunks).epochs == right
+    table["leader_epoch"][59] = 1
+    assert digest(table, chunks).epochs == [(0, 0), (1, int(table["base_offset"][59]))]
