@@ -303,7 +303,7 @@ def _json_copy(verdict: CopyVerdict) -> dict[str, Any]:
                 "file": hole.file or None,
                 "position": hole.position if hole.file else None,
             }
-            for hole in facts.holes
+            for hole in verdict.holes
         ],
         "keys": _json_keys(verdict),
         "differs": [{"first_offset": first, "last_offset": end - 1} for first, end in verdict.differs],

@@ -414,6 +414,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seeds", type=int, nargs="+", help="these, instead of --count from --first on")
     parser.add_argument("--keep", type=Path, help="a directory for the clusters of seeds that went wrong")
     parser.add_argument(
         "--every-choice", type=int, default=1, help="start from all brokers in every Nth seed, else one"
@@ -423,7 +424,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="clusters-nodes-") as work:
         nodes = Nodes(Path(work))
         try:
-            for seed in range(asked.first, asked.first + asked.count):
+            for seed in asked.seeds or range(asked.first, asked.first + asked.count):
                 choices = NODES if seed % asked.every_choice == 0 else NODES[seed % 3 :][:1]
                 wrong += _tried(seed, nodes, asked.keep, choices, met)
         finally:

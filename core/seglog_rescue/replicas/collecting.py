@@ -11,7 +11,7 @@ Of most partitions of a broker, which are small and sound, one reading of their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from seglog.verification.soundness import SoundLog, sound_log
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.unsettled import unsettled
 from seglog_rescue.rebuild.known import KnownMetadata, KnownPartition, KnownTopic, read_known
-from seglog_rescue.replicas.digests import LogDigest
+from seglog_rescue.replicas.digests import EpochFall, LogDigest
 from seglog_rescue.replicas.facts import (
     AssignmentFacts,
     BrokerFacts,
@@ -148,11 +148,19 @@ def _read_usually(
         marks=walk.digest.marks(),
         keys=() if walk.keys is None or holes else walk.keys.marks(),
         holes=tuple(holes),
+        falls=tuple(_falls(walk.digest.fall, listing)),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
         problem="; ".join(filter(None, [problem, *map(_REPLACED.format, settled.replaced)])),
     )
     return facts, listing.segments[-1].modified_ms if listing.segments else 0
+
+
+def _falls(fall: EpochFall | None, listing: PartitionListing) -> Iterator[Hole]:
+    if fall is not None:
+        file = max(segment.log.name for segment in listing.segments if segment.base_offset <= fall.offset)
+        why = f"leader epoch {fall.epoch} after {fall.before}, so one of them is wrong (no checksum covers epochs)"
+        yield Hole(fall.offset, fall.last_offset + 1, why, file, fall.position)
 
 
 def _sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings) -> SoundLog | None:

@@ -44,6 +44,18 @@ class Mark:
     first_timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class EpochFall:
+    """A batch (`offset` to `last_offset`, at `position` in its file) whose leader `epoch` is below that of one
+    `before`."""
+
+    offset: int
+    last_offset: int
+    position: int
+    epoch: int
+    before: int
+
+
 class LogDigest:
     """Collects the marks of a log from its batches, in order. Memory is bounded."""
 
@@ -53,6 +65,7 @@ class LogDigest:
         self._batches = self._records = self._digest = 0
         self._before, self._epoch, self._end = -1, -1, 0
         self._epochs: list[tuple[int, int]] = []
+        self._fall: EpochFall | None = None
         self._newest_timestamp = -1
         self._waiting = np.empty(_ROWS_AT_ONCE, dtype=layout.BATCH)  # a step costs the same for few and for many
         self._waiting_whole = self._waiting.view(_WHOLE)
@@ -69,6 +82,12 @@ class LogDigest:
         believed: no checksum covers it, and a leader never goes back."""
         self._take()
         return self._epochs
+
+    @property
+    def fall(self) -> EpochFall | None:
+        """The first batch before which epochs fall."""
+        self._take()
+        return self._fall
 
     @property
     def newest_timestamp(self) -> int:
@@ -110,21 +129,27 @@ class LogDigest:
             digest = (int(sums[at - 1]) if at else self._digest) % (1 << DIGEST_BITS)
             mark = Mark(int(base[at]), batches + at, total, digest, time)
             self._marks.append((mark, int(before[at]), bool(begins[at])))
-        self._note_epochs(epochs, base, begins)
+        self._note_epochs(rows, begins)
         self._batches, self._records, self._digest = batches + len(rows), int(records[-1]), int(sums[-1])
         self._before = int(base[-1])
         self._end = int(rows["last_offset"][-1]) + 1
         self._newest_timestamp = max(self._newest_timestamp, int(rows["max_timestamp"].max()))
         self._coarsen()
 
-    def _note_epochs(self, epochs: np.ndarray, base: np.ndarray, begins: np.ndarray) -> None:
+    def _note_epochs(self, rows: np.ndarray, begins: np.ndarray) -> None:
+        epochs = rows["leader_epoch"]
         falls = (epochs[1:] < epochs[:-1]).any() or epochs[0] < self._epoch
         for at in range(len(epochs)) if falls else np.flatnonzero(begins).tolist():
-            epoch = int(epochs[at])
-            while epoch >= 0 and self._epochs and self._epochs[-1][0] > epoch:
+            epoch, offset = int(epochs[at]), int(rows["base_offset"][at])
+            if epoch < 0:
+                continue
+            if self._fall is None and self._epochs and epoch < self._epochs[-1][0]:
+                last, position = int(rows["last_offset"][at]), int(rows["position"][at])
+                self._fall = EpochFall(offset, last, position, epoch, self._epochs[-1][0])
+            while self._epochs and self._epochs[-1][0] > epoch:
                 self._epochs.pop()
-            if epoch >= 0 and (not self._epochs or self._epochs[-1][0] < epoch):
-                self._epochs.append((epoch, int(base[at])))
+            if not self._epochs or self._epochs[-1][0] < epoch:
+                self._epochs.append((epoch, offset))
         self._epoch = self._epochs[-1][0] if self._epochs else -1
 
     def _coarsen(self, rows: int = 0, span: int = 0) -> None:

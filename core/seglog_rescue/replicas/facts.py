@@ -35,8 +35,9 @@ class ReplicaFacts:
     offsets after a start, `disk_end` the end of what lies on disk: a start cuts what lies between. `torn_bytes` are an
     unfinished write at the end. `high_watermark`, `recovery_point` and `cleaned` come from checkpoints, 0 if they have
     none; below `cleaned` a cleaner has been. `active` is where the last segment of a compacted log begins, which a
-    cleaner does not reach, 0 for another log; `keys` are marks of its keys from there on. `problem` says why a broker
-    cannot load it, or why it was read in part.
+    cleaner does not reach, 0 for another log; `keys` are marks of its keys from there on. `falls` are batches before
+    which leader epochs fall, which no leader writes: the log has these offsets, but a broker that takes the wrong epoch
+    for a leader's may never follow another one. `problem` says why a broker cannot load it, or why it was read in part.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class ReplicaFacts:
     marks: tuple[Mark, ...] = ()
     keys: tuple[KeyMark, ...] = ()
     holes: tuple[Hole, ...] = ()
+    falls: tuple[Hole, ...] = ()
     torn_bytes: int = 0
     open_transactions: int = 0
     problem: str = ""
@@ -80,7 +82,7 @@ class ReplicaFacts:
     def candidate(self, node: int) -> Candidate:
         """Returns broker `node`'s copy as the rule compares it."""
         holes = tuple((hole.first, min(hole.end, self.end)) for hole in self.holes if hole.first < self.end)
-        return Candidate(node, self.started, self.high_watermark, holes)
+        return Candidate(node, self.started, self.high_watermark, holes, len(self.falls))
 
 
 @dataclass(frozen=True, slots=True)

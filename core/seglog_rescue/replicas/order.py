@@ -12,7 +12,7 @@ Kafka: ReplicationControlManager.handleBrokerShutdown, .handleBrokerUnfenced, Pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 from seglog_rescue.rebuild.known import KnownPartition
@@ -52,7 +52,8 @@ def _cost(choice: Choice, verdict: PartitionVerdict) -> Cost:
 
 
 def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], unclean: Iterable[str]) -> Start:
-    """Returns the order that loses the least. `unclean` are the topics that elect any replica by themselves."""
+    """Returns the order that loses the least; among such ones, the one in which the fewest damaged copies start before
+    their leaders. `unclean` are the topics that elect any replica by themselves."""
     every, topics = sorted(set(nodes)), frozenset(unclean)
     asked = [_Question.of(verdict, topics) for verdict in verdicts if verdict.choice is not None]
     tried: Iterable[tuple[int, ...]]
@@ -62,12 +63,12 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
         choices = [question.choice for question in asked]
         tried = [tuple(sorted(every, key=lambda node: (-choices.count(node), node))), tuple(every)]
     groups = _grouped(asked)
-    best = min(tried, key=lambda order: (_total(groups, order), order))
+    best = min(tried, key=lambda order: (_total(groups, order), _early(groups, order), order))
     leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
     for question in asked:
         possible = question.leaders(best)
-        leaders[question.name] = max(possible, key=question.cost)
+        leaders[question.name] = question.worst_leader(best)
         if len(possible) == 1 and not question.leads_by_itself(possible[0]):
             elected.setdefault(possible[0], []).append(question.name)
     return Start(best, leaders, elected)
@@ -76,7 +77,8 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A partition as the controller sees it: who may be elected when it registers (`electable`), who surely is
-    (`certain`), and what each leader loses; `whole` is what one without a copy does."""
+    (`certain`), and what each leader loses; `whole` is what one without a copy does. `damaged` are the brokers whose
+    copies are to be made anew if others lead."""
 
     name: str
     choice: int
@@ -85,6 +87,7 @@ class _Question:
     assignment: tuple[int, ...]
     costs: tuple[tuple[int, Cost], ...]
     whole: int
+    damaged: tuple[int, ...]
 
     @classmethod
     def of(cls, verdict: PartitionVerdict, unclean: frozenset[str]) -> _Question:
@@ -97,7 +100,8 @@ class _Question:
         assignment = tuple(nodes if entry is None else entry.replicas)
         logs = [each.copy.facts for each in verdict.copies if not each.copy.facts.problem]
         whole = 1 + max((facts.disk_end - facts.start for facts in logs), default=0)
-        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs, whole)
+        damaged = tuple(sorted(each.copy.node for each in verdict.copies if each.holes and not each.copy.facts.problem))
+        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs, whole, damaged)
 
     def leads_by_itself(self, node: int) -> bool:
         """True if no election by hand is needed."""
@@ -113,6 +117,10 @@ class _Question:
                 by_hand = next((each for each in self.assignment if each in alive), node)
                 return (by_hand,) if by_hand == node or node not in self.electable else (node, by_hand)
         return (self.choice,)
+
+    def worst_leader(self, order: Sequence[int]) -> int:
+        """Returns who loses the most of those who may lead."""
+        return max(self.leaders(order), key=self.cost)
 
     def cost(self, leader: int) -> Cost:
         """Returns what a leader loses; one without a copy loses all, and more than any that has one."""
@@ -130,9 +138,9 @@ def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[tupl
 
 def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
     """Returns questions that have the same answers once, with their number: thousands of partitions are alike."""
-    counted: dict[tuple[object, ...], tuple[_Question, int]] = {}
+    counted: dict[_Question, tuple[_Question, int]] = {}
     for question in questions:
-        key = question.choice, question.electable, question.certain, question.assignment, question.costs, question.whole
+        key = replace(question, name="")
         counted[key] = (question, counted.get(key, (question, 0))[1] + 1)
     return list(counted.values())
 
@@ -140,6 +148,17 @@ def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
 def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
     costs = [(max(map(question.cost, question.leaders(order))), number) for question, number in groups]
     return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
+
+
+def _early(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> int:
+    """Returns how many damaged copies start before their leaders: their brokers must be stopped once more."""
+    early = 0
+    for question, number in groups:
+        if question.damaged:
+            leader = question.worst_leader(order)
+            before = order[: order.index(leader)] if leader in order else order
+            early += number * sum(node in before for node in question.damaged)
+    return early
 
 
 def leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:

@@ -27,13 +27,14 @@ class Candidate:
     """A replica as its broker would have it after a start. `node` is -1 where its broker is not known.
 
     `high_watermark` is the checkpointed one, 0 if it is unknown. `holes` are ranges (first, end) of offsets that are
-    damaged or missing inside.
+    damaged or missing inside; `falls` counts batches before which leader epochs fall.
     """
 
     node: int
     lineage: Lineage
     high_watermark: int = 0
     holes: tuple[tuple[int, int], ...] = ()
+    falls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def ranked(
 
     def order(candidate: Candidate) -> tuple[int, ...]:
         lineage = candidate.lineage
-        damaged = sum(end - first for first, end in candidate.holes)
+        damaged = sum(end - first for first, end in candidate.holes) + candidate.falls
         synced = current and in_sync(candidate)
         return -synced, -lineage.newest_epoch, lost[id(candidate)], -lineage.end, damaged
 

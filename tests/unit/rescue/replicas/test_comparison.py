@@ -119,25 +119,6 @@ def test_records_of_an_older_epoch_are_perhaps_acknowledged_after_an_unclean_ele
     assert losses(verdict_of(one, two), 2) == [(1, 4, 10, "diverged", "no")]
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_a_turned_bit_in_a_batchs_epoch_makes_no_copy_the_newest(tmp_path: Path, is_closed: bool) -> None:
-    """No checksum covers the epoch: seed 57 of `dead_replicas` took such a copy for one of a newer leader."""
-    one, two = brokers(tmp_path, [0] * 10, [0] * 15)
-    data = bytearray(log_of(one).read_bytes())
-    data[8 * 75 + 15] ^= 1
-    log_of(one).write_bytes(data)
-    if is_closed:
-        (one / ".kafka_cleanshutdown").touch()
-    assigned(two, [1, 2], isr=[2])
-    watermark(two, 10)
-    verdict = verdict_of(one, two)
-    assert verdict.choice == 2
-    assert losses(verdict, 1) == [(2, 10, 15, "beyond the end", "perhaps")]
-    assert losses(verdict, 2) == []
-    (other,) = [each for each in verdict.copies if each.copy.node == 1]
-    assert (other.parts_at, other.holes) == (10, ())
-
-
 def test_what_a_start_cuts_is_lost_unless_the_chosen_copy_has_it(tmp_path: Path) -> None:
     one, two = brokers(tmp_path, [0] * 10, [0] * 8)
     flip(log_of(one), 5)

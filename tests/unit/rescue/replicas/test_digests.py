@@ -86,7 +86,10 @@ def test_an_epoch_that_a_later_batch_falls_below_is_not_believed(chunks: int) ->
     table = rows(60)
     table["leader_epoch"] = [*[0] * 20, *[2] * 20, *[7] * 20]
     right = digest(table, chunks).epochs
+    assert digest(table, chunks).fall is None
     table["leader_epoch"][[5, 30, 50]] = 1, 1 << 30, -1
     assert digest(table, chunks).epochs == right
+    fall = digest(table, chunks).fall
+    assert fall is not None and (fall.offset, fall.epoch, fall.before) == (int(table["base_offset"][6]), 0, 1)
     table["leader_epoch"][59] = 1
     assert digest(table, chunks).epochs == [(0, 0), (1, int(table["base_offset"][59]))]
