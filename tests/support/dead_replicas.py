@@ -361,7 +361,7 @@ def found_in(trial: Trial) -> Iterator[str]:
     steps = [(step.why, line) for step in report.steps for line in (*step.lines, "")]
     words = {
         "elected by hand": lambda why, line: line.startswith("kafka-leader-election"),
-        "copied anew": lambda why, line: "then copies anew" in why,
+        "copied anew": lambda why, line: "anew" in why,
         "salvaged": lambda why, line: line.startswith("seglog salvage"),
         "written to files": lambda why, line: why.startswith("write to files"),
         "no order fits every partition": lambda why, line: "no order gives every partition" in why,

@@ -230,8 +230,8 @@ def _moved_late(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[
         ]
         if moved:
             why = (
-                f"stop broker {node} when its other partitions are in sync, move copies away, to be copied anew,"
-                f" and start it again: {_names(moved)}"
+                f"stop broker {node} when its other partitions are in sync, move copies away, and start it again, so"
+                f" that it copies them anew: {_names(moved)}"
             )
             yield Step(f"broker {node}", why, _moving(moved, "-followed"))
 
