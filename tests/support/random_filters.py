@@ -1,4 +1,5 @@
-"""Random filters over a table, in the languages of pyarrow, DuckDB and Polars, and whether their answers are right.
+"""Random filters over a table, in the languages of pyarrow, DuckDB, Polars and DataFusion (if it is installed), and
+whether their answers are right.
 
 The right answer is what the same engine finds in the whole table, read into memory without any filter.
 `python -m tests.support.random_filters 2000` tries that many filters for each engine over all shapes of log.
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ from tests.support.tiers import (
 )
 
 SMALL_PIECE = 2048  # instead of PIECE_BYTES, so that small logs have many pieces
-ENGINES = ("pyarrow", "duckdb", "polars")
+ENGINES = ("pyarrow", "duckdb", "polars", *(["datafusion"] if find_spec("datafusion") else []))
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = pa.timestamp("ms", "UTC")
@@ -160,6 +163,8 @@ def answer(engine: str, table: Any, condition: Condition) -> list[tuple[Any, ...
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.register("t", table)
             rows = connection.execute(f'select topic, partition, "offset", key from t where {condition.sql}').fetchall()
+    elif engine == "datafusion":
+        rows = [tuple(row.values()) for row in _rows_of_datafusion(table, names, condition.sql)]
     else:
         frame = table.to_polars() if hasattr(table, "to_polars") else pl.from_arrow(table).lazy()
         rows = (
@@ -169,6 +174,24 @@ def answer(engine: str, table: Any, condition: Condition) -> list[tuple[Any, ...
             .rows()
         )
     return sorted(rows, key=lambda row: (row[0], row[1], row[2], row[3] or b""))
+
+
+def _rows_of_datafusion(table: Any, names: list[str], condition: str) -> list[dict[str, Any]]:
+    import datafusion
+
+    context = datafusion.SessionContext()
+    if hasattr(table, "get_fragments"):
+        context.register_dataset("t", table)
+    else:
+        context.from_arrow(table, "t")
+    condition = re.sub(r"'([^']*)'::blob", lambda text: "x'" + text[1].replace("\\x", "") + "'", condition)
+    condition = re.sub(
+        r"make_timestamptz\((-?\d+)\)",
+        lambda text: f"arrow_cast({int(text[1]) // 1000}, 'Timestamp(Millisecond, Some(\"UTC\"))')",
+        condition,
+    )
+    columns = ", ".join(f'"{name}"' for name in names)
+    return context.sql(f"select {columns} from t where {condition}").to_arrow_table().to_pylist()
 
 
 def wrong_answers(

@@ -34,7 +34,8 @@ def open_table(
     schema: Location | None = None,
     fs: FileSystem | None = None,
 ) -> Table:
-    """Opens partitions as one table. DuckDB, Polars and pyarrow push columns and filters into it; nothing is read yet.
+    """Opens partitions as one table. DuckDB, Polars, DataFusion and pyarrow push columns and filters into it; nothing
+    is read yet. Its `reader(columns, filter)` is a stream for those that take no datasets.
 
     A path is a partition directory, a log directory, LOGDIR/TOPIC, a `.log` file, or a URL of one. The columns are
     topic, partition, offset, timestamp (null without one), key, value, headers (null without any), or those in

@@ -61,11 +61,6 @@ class Place:
         return _repeated_text(self.topic)
 
     @cached_property
-    def topic_codes(self) -> pa.Array:
-        codes = pa.array(np.zeros(BATCH_ROWS, dtype=np.int32))
-        return pa.DictionaryArray.from_arrays(codes, pa.array([valid_text(self.topic)], pa.string()))
-
-    @cached_property
     def partitions(self) -> pa.Array:
         return pa.array(np.full(BATCH_ROWS, self.partition, dtype=np.int32))
 
@@ -187,10 +182,6 @@ def _topic(part: Part) -> pa.Array:
     return part.place.topics.slice(0, len(part))
 
 
-def _topic_code(part: Part) -> pa.Array:
-    return part.place.topic_codes.slice(0, len(part))
-
-
 def _partition(part: Part) -> pa.Array:
     return part.place.partitions.slice(0, len(part))
 
@@ -271,7 +262,7 @@ def _of_batches(column: str) -> Callable[[Part], pa.Array]:
 _OUTPUTS = {
     output.field.name: output
     for output in (
-        Output(pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False), _topic_code, True),
+        Output(pa.field("topic", pa.string(), nullable=False), _topic, True),
         Output(pa.field("partition", pa.int32(), nullable=False), _partition, True),
         Output(pa.field("offset", pa.int64(), nullable=False), _offset),
         Output(pa.field("timestamp", pa.timestamp("ms", "UTC")), _milliseconds),

@@ -1,18 +1,23 @@
-"""Partitions as one Arrow dataset, into which DuckDB, Polars and pyarrow push columns and filters.
+"""Partitions as one Arrow dataset, into which DuckDB, Polars, DataFusion and pyarrow push columns and filters.
 
 A scan plans which bytes the filter can match (`pruning`), reads them (`arrow`), and makes only the columns that are
 wanted. The columns that the filter mentions are made first, and the others only of the records that remain: an engine
 that pushed a filter does not apply it again, so it is applied exactly here.
 
-`Table` is a dataset of pyarrow's kind because DuckDB and Polars push into nothing else. It replaces every public
-method, because those of pyarrow read the C++ object beneath, not this one. That object is a dataset of one file that
-does not exist, so what finds its way there raises FileNotFoundError; a dataset without it would crash the process.
+`Table` is a dataset of pyarrow's kind because DuckDB, Polars and DataFusion push into nothing else. It replaces every
+public method, because those of pyarrow read the C++ object beneath, not this one. That object is a dataset of one file
+that does not exist, so what finds its way there raises FileNotFoundError; a dataset without it would crash the process.
+pyarrow's own scanner of a dataset, which Lance makes, asks the table for its options first, and is told what to use.
+
+Scanners and fragments are not of pyarrow's classes: nothing in Python makes one of those that reads what it has not
+been given whole.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,7 +31,7 @@ from pyarrow.fs import LocalFileSystem
 from seglog.errors import ConfigError, SeglogError, UnsupportedError
 from seglog_ask.table.columns import ColumnBuilder, Output, Part, batch_of, empty_records
 from seglog_ask.table.partition_log import permitted
-from seglog_ask.table.pruning import Question, planned_pieces
+from seglog_ask.table.pruning import Question, matching_partitions, of_partition, planned_pieces
 from seglog_ask.table.records import counted, placed_records
 from seglog_ask.table.source import LeftOut, Source
 from seglog_ask.table.splits import SegmentPiece
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("seglog.table.dataset")
 
 _NOWHERE = "the records of seglog's tables are not in files of Arrow; use the table's own methods"
+_BENEATH = (
+    "pyarrow's Scanner.from_dataset reads files, which seglog's tables are not in: use the table's .scanner(), and give"
+    " its .reader() to who takes a dataset apart (Lance: lance.write_dataset(table.reader(), uri))"
+)
 _ROW = "\0row"  # no column of a table is called so
 
 
@@ -88,9 +97,15 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
 
         Batches have at most `batch_size` rows. pyarrow's options about threads and reading ahead have no effect.
         """
-        both = [one for one in (self._condition, filter) if one is not None]
-        condition = None if not both else both[0] if len(both) == 1 else both[0] & both[1]
-        return TableScanner(self._source, self._outputs, columns, condition, batch_size)
+        return TableScanner(self._source, self._outputs, columns, _both(self._condition, filter), batch_size)
+
+    def reader(
+        self, columns: Any = None, filter: pc.Expression | None = None, batch_size: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Returns a reader of the rows of a scan, which reads the log as it is consumed: for whoever takes streams of
+        Arrow and no datasets.
+        """
+        return self.scanner(columns, filter, batch_size).to_reader()
 
     def to_batches(self, columns: Any = None, filter: pc.Expression | None = None, **tuning: Any) -> Iterator[Any]:
         """Yields the rows of a scan as record batches."""
@@ -127,15 +142,23 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
         """Returns the rows with these numbers, counted in the order of a scan."""
         return self.scanner(columns, filter, **tuning).take(indices)
 
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
+        """Yields the partitions that may hold rows that meet `filter`, each to be scanned by itself."""
+        logs = self._source.logs
+        for i in matching_partitions(logs, Question(filter, self._fields)):
+            yield TableFragment(replace(self._source, logs=[logs[i]]), self._outputs, self._condition)
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.scanner().to_reader().__arrow_c_stream__(requested_schema)
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def _scanner_options(self, _options: Any) -> NoReturn:
+        raise UnsupportedError(_BENEATH)  # pyarrow's own scanner of a dataset asks for these
 
     # --- other tables
 
     def filter(self, expression: pc.Expression) -> Table:
         """Returns the table of the rows that meet `expression`."""
-        condition = expression if self._condition is None else self._condition & expression
-        return Table(self._source, self._outputs, condition)
+        return Table(self._source, self._outputs, _both(self._condition, expression))
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
         """Returns the rows sorted, in memory."""
@@ -152,10 +175,6 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
     def replace_schema(self, *_schema: Any, **_named: Any) -> NoReturn:
         """Raises UnsupportedError: select or cast columns in a scan."""
         raise UnsupportedError("a table has the columns of its log; select or cast them in a scan")
-
-    def get_fragments(self, *_filter: Any, **_named: Any) -> NoReturn:
-        """Raises UnsupportedError: scan the table."""
-        raise UnsupportedError(_NOWHERE)
 
     @classmethod
     def from_paths(cls, *_arguments: Any, **_options: Any) -> NoReturn:
@@ -175,6 +194,65 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
 
 def _joined(other: Any) -> Any:
     return other._in_memory() if isinstance(other, Table) else other
+
+
+def _both(condition: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
+    if condition is None or other is None:
+        return other if condition is None else condition
+    return condition & other
+
+
+class TableFragment:
+    """One partition of a table, with the methods of pyarrow's Fragment. DataFusion scans them beside each other."""
+
+    def __init__(self, source: Source, outputs: Sequence[Output], condition: pc.Expression | None) -> None:
+        self._source, self._outputs, self._condition = source, outputs, condition
+
+    def __repr__(self) -> str:
+        return f"<TableFragment: {self._source.logs[0].topic_partition}>"
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The columns and their types: those of the table."""
+        return pa.schema([output.field for output in self._outputs])
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What all rows meet: their topic and partition, if the table has these columns."""
+        return of_partition(self._source.logs[0], self.physical_schema.names)
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        **_tuning: Any,
+    ) -> TableScanner:
+        """Returns a scan, as `Table.scanner` does. Raises ConfigError for a schema that the table has not."""
+        if schema is not None and not schema.equals(self.physical_schema):
+            raise ConfigError("a partition has the schema of its table; select or cast columns in a scan")
+        return TableScanner(self._source, self._outputs, columns, _both(self._condition, filter), batch_size)
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a scan as record batches."""
+        return self.scanner(schema, **options).to_batches()
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """Returns all rows of a scan in memory."""
+        return self.scanner(schema, **options).to_table()
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """Returns the first rows of a scan."""
+        return self.scanner(**options).head(num_rows)
+
+    def take(self, indices: Any, **options: Any) -> pa.Table:
+        """Returns the rows with these numbers, counted in the order of a scan."""
+        return self.scanner(**options).take(indices)
+
+    def count_rows(self, filter: pc.Expression | None = None, **_tuning: Any) -> int:
+        """Returns the number of rows; without a filter from the headers of batches."""
+        return self.scanner(columns=[], filter=filter).count_rows()
 
 
 class TableScanner:
@@ -248,6 +326,9 @@ class TableScanner:
     def take(self, indices: Any) -> pa.Table:
         """Returns the rows with these numbers, counted in the order of the scan."""
         return self.to_table().take(indices)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     # --- rows
 

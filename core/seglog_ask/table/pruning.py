@@ -75,6 +75,20 @@ class Question:
         return sorted(int(fragment.path) for fragment in fragments.get_fragments(self.condition))
 
 
+def matching_partitions(logs: Sequence[PartitionLog], question: Question) -> list[int]:
+    """Returns the places in `logs` of the partitions that the filter does not contradict by their names, ascending."""
+    if not question.mentions("topic", "partition"):
+        return list(range(len(logs)))
+    return question.matching([_of_partition(log) for log in logs])
+
+
+def of_partition(log: PartitionLog, names: Sequence[str]) -> pc.Expression:
+    """Returns what all rows of a partition meet, by columns of these names."""
+    key = _of_partition(log)
+    topics = key.topics if "topic" in names else None
+    return _expression(Selection(topics=topics, partitions=key.partitions if "partition" in names else None))
+
+
 def planned_pieces(
     logs: Sequence[PartitionLog], question: Question, options: ReadOptions
 ) -> Iterator[tuple[PartitionLog, tuple[SegmentPiece, ...]]]:
@@ -82,10 +96,7 @@ def planned_pieces(
 
     Raises the errors of `batch_range`.
     """
-    chosen = list(range(len(logs)))
-    if question.mentions("topic", "partition"):
-        chosen = question.matching([_of_partition(log) for log in logs])
-    for i in chosen:
+    for i in matching_partitions(logs, question):
         yield settled(logs[i], lambda log: tuple(_pieces(log, question, options)))
 
 
@@ -142,7 +153,7 @@ def _expression(guarantee: Selection) -> pc.Expression:
     if guarantee.end_timestamp is not None:
         nearest = min(max(guarantee.end_timestamp - 1, TIMESTAMPS.start), TIMESTAMPS.stop - 1)
         known.append((pa.scalar(nearest, _MILLISECONDS) >= _TIMESTAMP) | _TIMESTAMP.is_null())
-    return reduce(and_, known)
+    return reduce(and_, known) if known else pc.scalar(True)
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------
