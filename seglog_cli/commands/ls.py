@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.dataclass import dataclass
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.failures import SkippedPartitions
@@ -143,7 +144,7 @@ def show_overviews(
         )
 
 
-@dataclasses.dataclass
+@dataclass
 class Total:
     """The sums of a listing; `size` in bytes."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.dataclass import dataclass, replace
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError

@@ -1,7 +1,8 @@
 """How much code a verb reaches by imports, those in functions too but not those for types: what its reader may meet.
 
 The bounds are lines, rounded up to the next 500, and only go down. The aim is 45,000 for the nine verbs of the card and
-24,000 for `open_log`, which it has. Object stores, tiers and decoders of values come through doors (`seglog.doors`).
+24,000 for `open_log`, which it has. That of the card rose once by the hundred lines of `seglog.dataclass`, which take
+an eighth off the start of every verb. Object stores, tiers and decoders of values come through doors (`seglog.doors`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
 CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
 STARTS = {
-    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 51_000),
+    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 51_500),
     "open_log": (["seglog.api.opening"], 23_500),
 }
 _STEP = 500

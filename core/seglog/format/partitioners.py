@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from seglog.dataclass import dataclass
 
 _WORD = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF

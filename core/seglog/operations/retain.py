@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -30,6 +29,7 @@ from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
+from seglog.dataclass import dataclass, replace
 from seglog.errors import (
     ArgumentError,
     CorruptRecordError,

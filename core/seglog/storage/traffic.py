@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+
+from seglog.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

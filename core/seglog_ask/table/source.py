@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from seglog.dataclass import dataclass, field
 from seglog.errors import SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text

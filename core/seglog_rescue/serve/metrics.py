@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, fields
+
+from seglog.dataclass import dataclass, fields
 
 _MAX_HEAD_BYTES = 8 << 10
 _TIMEOUT_S = 5.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from seglog.dataclass import dataclass
 
 _ANSWER_BYTES = 64 << 10
 _REGION_HEADER = "x-amz-bucket-region"
