@@ -26,6 +26,7 @@ SOURCES = Path(__file__).parent / "kafka" / "topics_java"
 WORDS, PARTITIONS = ("one", "two", "three"), 2
 READERS, COPY, PICKERS = "readers", "old.numbers", "pickers"
 LIMIT_SECONDS = 900  # a busy machine starts a JVM slowly
+SESSION_MS = "6000"  # so long the members that died keep those that go on waiting; brokers allow no less
 JAVA = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dseglogkafka.echo=2"]
 
 WORKER = {
@@ -41,6 +42,10 @@ WORKER = {
     "plugin.discovery": "service_load",
     "offset.flush.interval.ms": "300",
     "scheduled.rebalance.max.delay.ms": "0",
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": "1000",
+    "consumer.session.timeout.ms": SESSION_MS,
+    "consumer.heartbeat.interval.ms": "1000",
 }
 MIRROR = {
     "source.cluster.alias": "old",
@@ -121,7 +126,8 @@ class Written:
 @contextmanager
 def counting(bootstrap: str, state: Path, protocol: str, total: int, said: Path) -> Iterator[IO[str]]:
     """A Streams application, which writes its counts when it has `total`; it is killed at the end."""
-    command = [find_java(), *JAVA, f"-Dstate={state}", "-cp", application_classpath(), "seglogtopics.Counting"]
+    options = ["-cp", application_classpath(), f"-Dstate={state}", f"-Dsession={SESSION_MS}"]
+    command = [find_java(), *JAVA, *options, "seglogtopics.Counting"]
     with said.open("ab") as log:
         process = subprocess.Popen(
             [*command, bootstrap, "words", protocol, str(total)],

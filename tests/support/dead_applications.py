@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from tests.support.applications import (
     COPY,
     PARTITIONS,
     READERS,
+    SESSION_MS,
     Files,
     Worker,
     Written,
@@ -64,6 +66,13 @@ from tests.support.revived_clusters import Nodes, Revived, node_ports
 WAYS = ("plain", "rebuild", "transplant")
 NOT_MADE = {"__transaction_state", "__share_group_state"}  # a new cluster makes these itself
 INTERNAL = ("transaction.state.log", "share.coordinator.state.topic")
+# What died keeps what goes on waiting: a member until its session ends, a transaction until it is aborted.
+BOUNDS = [f"group.{kind}.{least}" for kind in ("share", "streams") for least in ("", "min.")]
+SESSIONS = {
+    **{f"{bound}session.timeout.ms": SESSION_MS for bound in BOUNDS},
+    **{f"{bound}heartbeat.interval.ms": "1000" for bound in BOUNDS},
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
 
 
 @dataclass(frozen=True)
@@ -149,7 +158,8 @@ class Dead:
     def node(self, directory: Path) -> Any:
         """The cluster, running at the old address."""
         work = directory.with_name(directory.name + ".work")
-        return ReleasedBroker(self.release, directory, work, dynamic=self.dynamic, ports=self.files.ports)
+        dynamic, ports = self.dynamic, self.files.ports
+        return ReleasedBroker(self.release, directory, work, settings=SESSIONS, dynamic=dynamic, ports=ports)
 
     def live(self, work: Callable[[Any, ExitStack], None]) -> None:
         """Makes the cluster and its applications, lets `work` wait for what it wants, and kills all of them."""
@@ -266,13 +276,11 @@ class DeadThree(Dead):
         factors = {f"{topic}.replication.factor": str(len(brokers)) for topic in ("offsets.topic", *INTERNAL)}
         quorums = {f"{topic}.min.isr": str(min(2, len(brokers))) for topic in INTERNAL}
         default = {"default.replication.factor": str(len(brokers))}
-        sessions = {f"group.share.{least}session.timeout.ms": "6000" for least in ("", "min.")}
-        sessions |= {f"group.share.{least}heartbeat.interval.ms": "1000" for least in ("", "min.")}
-        settings = REPLICATED | sessions | factors | quorums | default | {"controlled.shutdown.enable": "false"}
+        settings = REPLICATED | SESSIONS | factors | quorums | default | {"controlled.shutdown.enable": "false"}
         cluster = Three(homes, self.nodes, settings=settings, ports=self.ports)
-        cluster.start_controller()
-        for node in brokers:
-            cluster.start(node)
+        with ThreadPoolExecutor() as pool:  # a start waits more than it works
+            for started in [pool.submit(cluster.start_controller), *(pool.submit(cluster.start, n) for n in brokers)]:
+                started.result()
         return cluster
 
     def log_directories(self, directory: Path) -> list[Path]:

@@ -37,6 +37,10 @@ public final class Counting {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, System.getProperty("state"));
         settings.put("group.protocol", arguments[2]);
+        if (arguments[2].equals("classic")) {  // else the broker's own count
+            settings.put("session.timeout.ms", System.getProperty("session"));
+            settings.put("heartbeat.interval.ms", "1000");
+        }
         settings.put("auto.offset.reset", "earliest");
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.start();
