@@ -64,17 +64,22 @@ def streams_states_left(groups: Collection[Group], target_of: TargetOf, topics: 
                 f"Streams application {escaped(group.name)} goes on at its committed offsets, but not all of its state"
                 f" is taken along: {', '.join(map(escaped, left))}. Where it has no local copy (state.dir) it begins"
                 " with an empty state and without an error, and its results are then wrong. Take these topics too, or"
-                f" let it process its input again: {_reset(group)}"
+                " let it process its input again, before its members start and when the sessions of the old ones have"
+                f" ended: {_reset(group)}"
             )
 
 
 def _reset(group: Group) -> str:
-    """Returns the command that lets a Streams application begin at the start of its input."""
+    """Returns the command that lets a Streams application begin at the start of its input, without what is left of its
+    own topics: it would count that twice. The older tool always deletes them.
+    """
     if group.kind == STREAMS:
-        again = command_line(
-            "--reset-offsets", "--group", group.name, "--all-input-topics", "--to-earliest", "--execute"
+        anew = ("--all-input-topics", "--to-earliest", "--delete-all-internal-topics", "--execute")
+        again = command_line("--reset-offsets", "--group", group.name, *anew)
+        return (
+            f"kafka-streams-groups --bootstrap-server HOST:PORT {again} (it says that topics do not exist where they"
+            " were left behind, and resets the offsets)"
         )
-        return f"kafka-streams-groups --bootstrap-server HOST:PORT {again}"
     inputs = {row.partition.topic for row in group.partitions if not row.partition.topic.endswith(STREAMS_TOPICS)}
     again = command_line("--application-id", group.name, "--input-topics", ",".join(sorted(inputs)))
     return f"kafka-streams-application-reset --bootstrap-server HOST:PORT {again}"

@@ -94,5 +94,8 @@ def test_each_streams_application_whose_changelogs_stay_behind_is_named_with_wha
     assert "taken along: app-n-changelog. Where" in first
     assert first.endswith("HOST:PORT --application-id app --input-topics more,words")
     assert "taken along: new-gone-changelog. Where" in second
-    assert second.endswith("--reset-offsets --group new --all-input-topics --to-earliest --execute")
+    assert (
+        "--reset-offsets --group new --all-input-topics --to-earliest --delete-all-internal-topics --execute (it says"
+        in second
+    )
     assert not list(streams_states_left(groups, lambda key: key.topic, [*topics, "new-gone-changelog"]))
