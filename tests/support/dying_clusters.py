@@ -75,6 +75,7 @@ def rows_of(
 
 
 def _records(directory: Path) -> Iterable[Row]:
+    rows: list[Row] = []
     for segment in list_partition(FS, directory).segments:
         for step in LogWalk(FS, segment.log):
             if isinstance(step, WalkedEntries):
@@ -83,7 +84,11 @@ def _records(directory: Path) -> Iterable[Row]:
                 for records in step.records(good):
                     for record in records:
                         base = max(offset for offset in epochs if offset <= record.offset)
-                        yield record.offset, epochs[base], record.key, record.value
+                        rows.append((record.offset, epochs[base], record.key, record.value))
+    least = rows[-1][1] if rows else 0
+    for offset, epoch, key, value in reversed(rows):
+        least = min(least, epoch)  # a leader never goes back: a higher epoch before is a turned bit
+        yield offset, least, key, value
 
 
 @dataclass(frozen=True, slots=True)

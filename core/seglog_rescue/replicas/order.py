@@ -28,12 +28,14 @@ class Start:
     """The order of starting brokers, and the leader that each partition in question then gets.
 
     `elected` are the partitions that need an unclean election, by the broker after whose start it is made. `leaders`
-    maps a verdict's partition, as text, to its leader.
+    maps a verdict's partition, as text, to its leader; of those `in_question` the controller may also elect one that
+    loses less.
     """
 
     order: tuple[int, ...]
     leaders: dict[str, int]
     elected: dict[int, list[str]]
+    in_question: frozenset[str] = frozenset()
 
 
 def cost_of(choice: Choice | None) -> Cost:
@@ -66,12 +68,15 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
     best = min(tried, key=lambda order: (_total(groups, order), _early(groups, order), order))
     leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
+    in_question = set[str]()
     for question in asked:
         possible = question.leaders(best)
         leaders[question.name] = question.worst_leader(best)
-        if len(possible) == 1 and not question.leads_by_itself(possible[0]):
+        if len(possible) > 1:
+            in_question.add(question.name)
+        elif not question.leads_by_itself(possible[0]):
             elected.setdefault(possible[0], []).append(question.name)
-    return Start(best, leaders, elected)
+    return Start(best, leaders, elected, frozenset(in_question))
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,14 +259,16 @@ def election_file(names: Sequence[str]) -> str:
 def _in_doubt(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
     for verdict in in_doubt(verdicts, start):
         choice, leader = leader_choice(verdict, start), start.leaders[str(verdict.partition)]
+        may = str(verdict.partition) in start.in_question
+        makes, loses = ("may make", "lose") if may else ("makes", "loses")
         if choice is None:
-            made = f"broker {leader} its leader, which has no copy of it, and the cluster loses all of it"
+            what = f"{makes} broker {leader} its leader, which has no copy of it, so that all of it is lost"
         else:
             lost = count_text(sum(loss.end - loss.first for loss in choice.lost), "offset")
-            made = f"broker {leader} its leader instead of {verdict.choice}, and loses {lost}"
+            what = f"{makes} broker {leader} its leader instead of {verdict.choice}, and {loses} {lost}"
         yield Step(
             "",
-            f"{verdict.partition}: this order makes {made}: no order gives every partition its best copy; the copies"
+            f"{verdict.partition}: this order {what}: no order gives every partition its best copy; the copies"
             " made above hold them",
         )
 
