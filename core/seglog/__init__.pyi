@@ -109,7 +109,9 @@ from seglog_ask.values.schemas import Schema as Schema
 from seglog_rescue.api.backing_up import backup as backup
 from seglog_rescue.api.backing_up import plan_backup as plan_backup
 from seglog_rescue.api.backing_up import plan_prune_backup as plan_prune_backup
+from seglog_rescue.api.backing_up import plan_redact_backup as plan_redact_backup
 from seglog_rescue.api.backing_up import prune_backup as prune_backup
+from seglog_rescue.api.backing_up import redact_backup as redact_backup
 from seglog_rescue.api.backing_up import restore_backup as restore_backup
 from seglog_rescue.api.backing_up import snapshots as snapshots
 from seglog_rescue.api.backing_up import verify_backup as verify_backup

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seglog.units import count_text
+from seglog_cli.commands.backup_redact import RepositoryPlace, opened_repository, redact
 from seglog_cli.commands.stats import Prometheus, require_gauges_file
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -34,12 +35,10 @@ from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
     from seglog.format.snapshot_manifest import Snapshot
-    from seglog_rescue.backup.repository import Repository
     from seglog_rescue.operations.backup import BackupOutcome, BackupRequest
     from seglog_rescue.operations.backup_service import RunOfBackup
 
 app = typer.Typer(cls=with_default("create"), rich_markup_mode=None, context_settings=CONTEXT)
-RepositoryPlace = Annotated[Path, argument("REPOSITORY", "A directory or URL that `seglog backup --to` has made.")]
 
 _HEADING = ("SNAPSHOT", "ENDED", "DIRECTORIES", "PARTITIONS", "SIZE", "DAMAGED")
 
@@ -255,7 +254,7 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
     """
     from seglog.errors import CorruptTierError
 
-    opened, rows, damaged = _opened(repository), [], 0
+    opened, rows, damaged = opened_repository(repository), [], 0
     for identity in opened.ids():
         try:
             snapshot = opened.read(identity)
@@ -277,13 +276,6 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
     else:
         session.console.message(f"{repository} has no snapshot")
     return code
-
-
-def _opened(place: Path) -> Repository:
-    from seglog.storage.routing import machine_files
-    from seglog_rescue.operations.backup import opened
-
-    return opened(machine_files(), place)
 
 
 def _row(snapshot: Snapshot) -> tuple[str, ...]:
@@ -349,7 +341,7 @@ def verify(
     from seglog_rescue.backup.restoring import snapshots_text, verify_snapshots
 
     share = 1.0 if sample is None else parsed("--sample", parse_part, sample)
-    opened = _opened(repository)
+    opened = opened_repository(repository)
     ids = opened.ids() if snapshot is None else [opened.named(snapshot)]
     with session.progress("verify") as progress:
         done = verify_snapshots(opened, ids, share, random.Random(), progress.advance)
@@ -404,7 +396,7 @@ def restore(
 
     if snapshot is not None and at is not None:
         raise UsageError("--snapshot and --at both choose a snapshot: give one of them")
-    opened = _opened(repository)
+    opened = opened_repository(repository)
     chosen = chosen_snapshots(opened, snapshot, at)
     with session.progress("restore", size_of(chosen)) as progress:
         done = restore_snapshots(opened, chosen, session.fs, session.resolved(output), progress.advance)
@@ -460,7 +452,7 @@ def prune(
     rules = KeepRules(keep_last, keep_daily, keep_weekly, keep_monthly)
     if rules == KeepRules():
         raise UsageError("backup prune: say what to keep, such as --keep-daily 7")
-    done = prune_repository(_opened(repository), rules, session.clock.now_ms(), grace, dry_run=dry_run)
+    done = prune_repository(opened_repository(repository), rules, session.clock.now_ms(), grace, dry_run=dry_run)
     if session.as_json:
         for identity in done.removed:
             session.console.json({"type": "removed", "snapshot": identity})
@@ -473,3 +465,6 @@ def prune(
     what = f"{count_text(len(done.removed), 'snapshot')} {verb}, {len(done.staying)} kept"
     session.console.message(f"{what}; {bytes_text(done.bytes)} in {count_text(done.objects, 'object')} {verb}")
     return ExitCode.DONE
+
+
+app.command("redact", cls=PlainCommand, context_settings=CONTEXT)(redact)

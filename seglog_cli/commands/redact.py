@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +28,7 @@ from seglog_cli.options import (
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.redact import Elsewhere, Redaction, RedactionRequest, SearchAll
+    from seglog.operations.redact import Elsewhere, RedactionReport, RedactionRequest, SearchAll
     from seglog.redaction.selection import RecordsToErase
     from seglog.scan.listing import Target
 
@@ -35,8 +36,8 @@ _NO_UNDO = "There is no undo: nothing keeps what is erased. Records that were er
 
 
 @dataclass(frozen=True)
-class ErasureOptions(OptionGroup):
-    """What is erased, what the operator answers for, and what is shown of it."""
+class ChosenErasure(OptionGroup):
+    """What is erased, and what is shown of it."""
 
     key: Annotated[list[str] | None, option("--key", "KEY", "Erase the records with this key; may be repeated.")] = None
     keys_from: Annotated[
@@ -54,23 +55,14 @@ class ErasureOptions(OptionGroup):
         str, option("--keys", "keep|digest", "What a key becomes: itself, or a digest that nobody can find back.")
     ] = "keep"
     headers: Annotated[str, option("--headers", "keep|drop", "Whether the headers go with the value.")] = "keep"
-    replicas: Annotated[
-        int | None,
-        option("--replicas", "N", "How many replicas the cluster keeps (1: this is the only copy).", least=1),
-    ] = None
-    tiers_done: Annotated[bool, flag("--tiers-done", "Copies in tiered storage have been dealt with.")] = False
-    backups: Annotated[
-        list[Path] | None,
-        option("--backups", "REPOSITORY", "Name the snapshots there that hold such records; repeatable."),
-    ] = None
     request: Annotated[str, option("--request", "ID", "The request's name in your books, for the report.")] = ""
     report: Annotated[Path | None, option("--report", "FILE", "Write the report for a person there, too.")] = None
-    verify: Annotated[
-        bool, flag("--verify", "Then search every file below the log directories for what must be gone.")
-    ] = False
+    verify: Annotated[bool, flag("--verify", "Then search every file for what must be gone.")] = False
     yes: Annotated[bool, flag("--yes", "Do it without asking.")] = False
 
-    def asked(self, session: Session, *, dry_run: bool) -> RedactionRequest:
+    def requested(
+        self, session: Session, *, dry_run: bool, replicas: int | None = None, tiers_done: bool = False
+    ) -> RedactionRequest:
         """Returns the request. Raises UsageError for choices that make no sense, or if nobody could be asked."""
         from seglog.operations.redact import RedactionRequest
 
@@ -91,13 +83,60 @@ class ErasureOptions(OptionGroup):
                 zeros=self.fill == "zeros",
                 digest_keys=self.keys == "digest",
                 drop_headers=self.headers == "drop",
-                replicas=self.replicas,
-                tiers_done=self.tiers_done,
+                replicas=replicas,
+                tiers_done=tiers_done,
                 dry_run=dry_run,
                 reference=self.request,
             )
         except ValueError as error:
             raise UsageError(f"--erase record: {error}") from None
+
+    def agree(self, session: Session, records: int) -> None:
+        """Asks on the terminal, unless --yes was given. Raises UsageError unless the answer is yes."""
+        if self.yes:
+            return
+        session.console.say(f"{_NO_UNDO}\nErase {count_text(records, 'record')}? Type yes: ")
+        if sys.stdin.readline().strip().lower() != "yes":
+            raise UsageError("not confirmed; nothing was changed")
+
+    @contextmanager
+    def showing(self, session: Session, *, dry_run: bool) -> Iterator[Callable[[RedactionReport], None]]:
+        """Yields what shows a report, and writes it to the page that was asked for: that is opened before anything."""
+        from seglog.repairs.undo.beside import NewFile
+        from seglog_cli.views.redaction import report_text, show_report
+
+        page = None if self.report is None else NewFile(session.fs, self.report)
+
+        def show(done: RedactionReport) -> None:
+            show_report(session.console, done, dry_run=dry_run)
+            if page is not None:
+                page.file.write_at(0, report_text(done, dry_run=dry_run).encode())
+                page.keep()
+
+        try:
+            yield show
+        finally:
+            if page is not None:
+                page.discard()
+
+
+@dataclass(frozen=True)
+class ErasureOptions(ChosenErasure):
+    """What is erased, what the operator answers for, and what is shown of it."""
+
+    replicas: Annotated[
+        int | None,
+        option("--replicas", "N", "How many replicas the cluster keeps (1: this is the only copy).", least=1),
+    ] = None
+    tiers_done: Annotated[bool, flag("--tiers-done", "Copies in tiered storage have been dealt with.")] = False
+    backups: Annotated[
+        list[Path] | None,
+        option("--backups", "REPOSITORY", "Name the snapshots there that hold such records; repeatable."),
+    ] = None
+
+    def asked(self, session: Session, *, dry_run: bool) -> RedactionRequest:
+        """Returns the request. Raises UsageError as `requested` does."""
+        return self.requested(session, dry_run=dry_run, replicas=self.replicas, tiers_done=self.tiers_done)
 
 
 @command
@@ -128,7 +167,7 @@ def run(
     of replicas that nobody knows: every broker has its own copy, and needs the same command.
 
     --backups searches the snapshots in a repository of `seglog backup`, and names those that hold such records; nothing
-    is changed there. To be rid of them, back up again and prune.
+    is changed there. `seglog backup redact` erases them.
 
     There is no undo, and no quarantine keeps the data. The report names what was written anew, with digests of each
     file before and after, and what else may hold copies: quarantines of earlier repairs, other replicas. It has no key,
@@ -158,30 +197,21 @@ def redact_paths(
     """Shows the plan, carries it out if the operator agrees, and shows and writes the report."""
     from seglog.operations.redact import redaction
     from seglog.operations.workspace import Sources
-    from seglog.repairs.undo.beside import NewFile
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.views.redaction import report_text, show_plan, show_report
+    from seglog_cli.views.redaction import show_plan
 
-    page = None if options.report is None else NewFile(session.fs, options.report)
-    try:
+    with options.showing(session, dry_run=asked.dry_run) as show:
         targets = resolve_paths(session.fs, paths)
         asked = replace(asked, elsewhere=tuple(_in_backups(session, targets, asked, options.backups or ())))
         config_of = partial(session.config_of, sources=Sources({}, metadata_directory=metadata_dir))
         with redaction(session.fs, targets, config_of, session.clock, asked, os.environ, search_all) as work:
-            show_plan(session.console, work)
+            show_plan(session.console, work.found, dry_run=asked.dry_run)
             if not asked.dry_run and work.records:
-                if not options.yes:
-                    _agree(session, work)
+                options.agree(session, work.records)
                 work.apply()
             traces = work.search() if options.verify else None
             done = work.report(traces)
-        show_report(session.console, done, dry_run=asked.dry_run)
-        if page is not None:
-            page.file.write_at(0, report_text(done, dry_run=asked.dry_run).encode())
-            page.keep()
-    finally:
-        if page is not None:
-            page.discard()
+        show(done)
     return ExitCode.FOUND if traces is not None and not done.complete else ExitCode.DONE
 
 
@@ -197,13 +227,6 @@ def _in_backups(
     concerned = concerns_topics(targets, asked.selection)
     for repository in repositories:
         yield from snapshots_holding(session.fs, repository, concerned, asked.selection, asked.erasure)
-
-
-def _agree(session: Session, work: Redaction) -> None:
-    """Asks on the terminal. Raises UsageError unless the answer is yes."""
-    session.console.say(f"{_NO_UNDO}\nErase {count_text(work.records, 'record')}? Type yes: ")
-    if sys.stdin.readline().strip().lower() != "yes":
-        raise UsageError("not confirmed; nothing was changed")
 
 
 def _selection(

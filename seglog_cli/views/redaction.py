@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seglog.escaping import escaped
@@ -11,7 +12,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout
 
 if TYPE_CHECKING:
-    from seglog.operations.redact import Redaction, RedactionReport
+    from seglog.operations.redact import RedactionReport
     from seglog.redaction.finding import FoundRecords
     from seglog.redaction.searching import SearchReport
 
@@ -22,13 +23,13 @@ _FREED = (
 )
 
 
-def show_plan(console: Console, work: Redaction) -> None:
+def show_plan(console: Console, every: Sequence[FoundRecords], *, dry_run: bool) -> None:
     """Shows how much is erased where."""
     if console.as_json:
         return
-    did = "would erase" if work.request.dry_run else "erases"
-    where = count_text(sum(1 for found in work.found if found.segments), "partition")
-    console.line(f"{did} {count_text(work.records, 'record')} in {where}")
+    did = "would erase" if dry_run else "erases"
+    where = count_text(sum(1 for found in every if found.segments), "partition")
+    console.line(f"{did} {count_text(sum(found.records for found in every), 'record')} in {where}")
     rows = [
         (
             found.directory.name,
@@ -38,7 +39,7 @@ def show_plan(console: Console, work: Redaction) -> None:
             bytes_text(sum(segment.size for segment in found.segments)),
             str(found.already),
         )
-        for found in work.found
+        for found in every
         if found.segments or found.already
     ]
     if rows:

@@ -29,7 +29,7 @@ def command_of(example: str) -> str:
 
 def with_json(command: str) -> str:
     """The command line with --json after the command's name, where it is not there."""
-    name = r"(.*)seglog ((?:config show|quarantine \w+|backup (?:create|list|verify|restore|prune)|\S+))"
+    name = r"(.*)seglog ((?:config show|quarantine \w+|backup (?:create|list|verify|restore|prune|redact)|\S+))"
     return command if "--json" in command else re.sub(name, r"\1seglog \2 --json", command)
 
 

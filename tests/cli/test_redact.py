@@ -400,3 +400,22 @@ def test_a_backup_in_a_bucket_is_searched_where_it_is(logs: Path, monkeypatch: p
         words = ("redact", logs, "--key", "order-7", "--json", "--dry-run", "--replicas", "1")
         (report,) = json_lines(run(*words, "--backups", "s3://bkt/backup"))
     assert f"of s3://bkt/backup: {report['records']} records" in report["elsewhere"][0]["what"]
+
+
+def test_what_redact_names_in_a_backup_is_erased_there_by_backup_redact(logs: Path, tmp_path: Path) -> None:
+    keep_partitions(logs, ("orders-none-0", "orders-zstd-0"))
+    place, page = tmp_path / "backup", tmp_path / "report.txt"
+    for _ in range(2):
+        assert run("backup", logs, "--to", place).exit_code == 0
+    erase = ("backup", "redact", place, "--key", "order-7", "--json")
+    (looked,) = json_lines(run(*erase, "--dry-run", "--verify"))
+    assert run(*erase, "--dry-run", "--verify").exit_code == 1 and looked["search"]["traces"]
+    assert run(*erase).exit_code == 2  # nobody was asked
+    done = run(*erase, "--yes", "--verify", "--request", "DSR-42", "--report", page)
+    (report,) = json_lines(done)
+    assert done.exit_code == 0 and report["search"]["complete"] and report["records"] == looked["records"] == 14
+    assert "DSR-42" in page.read_text() and "nothing of what was erased is left" in page.read_text()
+    (named,) = json_lines(run("redact", logs, "--key", "order-7", "--json", "--backups", place, *ONE_COPY))
+    assert not [each for each in named["elsewhere"] if "snapshot" in each["what"]]
+    assert run("backup", "verify", place).exit_code == 0
+    assert run("backup", "redact", logs, "--key", "order-7", "--yes").exit_code == 10

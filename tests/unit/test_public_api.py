@@ -50,7 +50,14 @@ def test_help_shows_an_example_of_each_function_that_the_page_lists() -> None:
     assert len(names) > 20
     without = {name for name in names if ">>>" not in (getattr(seglog, name).__doc__ or "")}
     # shown by the example of their other half
-    assert without == {"rebuild", "plan_restore", "plan_transplant", "snapshots", "plan_prune_backup"}
+    assert without == {
+        "rebuild",
+        "plan_restore",
+        "plan_transplant",
+        "snapshots",
+        "plan_prune_backup",
+        "plan_redact_backup",
+    }
 
 
 def test_importing_seglog_loads_no_numpy_and_no_numba() -> None:

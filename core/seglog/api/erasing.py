@@ -73,7 +73,7 @@ class _Redacted:
     def report(self, work: Workspace, *, dry_run: bool) -> RedactionReport:
         """Does it, or finds out what would be done. Raises TypeError, ValueError, and the errors of `redaction`."""
         asked = RedactionRequest.of(
-            _selection(self.keys, self.offsets),
+            selection_of(self.keys, self.offsets),
             whole_record=one_of("erase", self.erase, ("value", "record")) == "record",
             zeros=one_of("fill", self.fill, ("null", "zeros")) == "zeros",
             digest_keys=flag("digest_keys", self.digest_keys),
@@ -144,7 +144,8 @@ def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionRe
     return _Redacted(named, **keywords).report(work, dry_run=False)
 
 
-def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:
+def selection_of(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:
+    """Returns what is chosen by one of the two. Raises TypeError, ValueError."""
     if (keys is None) == (offsets is None):
         raise TypeError("say which records: `keys` or `offsets`")
     if keys is not None:

@@ -25,7 +25,7 @@ from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
 from seglog.configuration.settings import DirectorySettings, identity_of
-from seglog.dataclass import dataclass, field
+from seglog.dataclass import dataclass, field, replace
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.escaping import command_line
 from seglog.format.filenames import (
@@ -179,21 +179,24 @@ class Redaction:
 
     def report(self, traces: tuple[Trace, ...] | None = None) -> RedactionReport:
         """Returns what was done; `traces` are those of a search, None without one."""
-        erasure = self.request.erasure
-        return RedactionReport(
-            self.request.reference,
-            self.request.selection.rule,
-            described(erasure),
-            _user(),
-            socket.gethostname(),
-            self._started_ms,
-            self._clock.now_ms(),
-            self.found,
-            self.files,
-            self.elsewhere,
-            None if traces is None else self._search.searched,
-            traces or (),
-        )
+        searched = None if traces is None else self._search.searched
+        report = made_report(self.request, self._started_ms, self._clock.now_ms(), self.found, self.files)
+        return replace(report, elsewhere=self.elsewhere, searched=searched, traces=traces or ())
+
+
+def made_report(
+    request: RedactionRequest,
+    started_ms: int,
+    ended_ms: int,
+    logs: Sequence[FoundRecords],
+    files: Sequence[RewrittenFile],
+) -> RedactionReport:
+    """Returns the report of a request, without other places and a search."""
+    erased, host = described(request.erasure), socket.gethostname()
+    rule = request.selection.rule
+    return RedactionReport(
+        request.reference, rule, erased, _user(), host, started_ms, ended_ms, tuple(logs), list(files)
+    )
 
 
 def described(erasure: Erasure) -> str:
@@ -258,7 +261,7 @@ def concerns_topics(targets: Sequence[Target], selection: RecordsToErase) -> Cal
     named = {topic_partition_of(path) for place in places for path in place.partitions}
 
     def concerned(key: TopicPartition) -> bool:
-        return selection.concerns(key) and (key in named or (every and not _is_kafkas_own(key.topic)))
+        return selection.concerns(key) and (key in named or (every and not is_kafkas_own(key.topic)))
 
     return concerned
 
@@ -294,7 +297,7 @@ def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Records
         chosen = dict.fromkeys(place.partitions)
         named = set(map(topic_partition_of, chosen))
         for partition in listed:
-            is_asked = place.whole and not _is_kafkas_own(partition.topic_partition.topic)
+            is_asked = place.whole and not is_kafkas_own(partition.topic_partition.topic)
             if is_asked or (partition.topic_partition in named and partition.state in ASIDE):
                 chosen[partition.path] = None
         concerned[place.log_directory] = [path for path in chosen if selection.concerns(topic_partition_of(path))]
@@ -320,7 +323,8 @@ def _others(fs: FileSystem, targets: Sequence[Target], asked: Mapping[Path, Sequ
     ]
 
 
-def _is_kafkas_own(topic: str) -> bool:
+def is_kafkas_own(topic: str) -> bool:
+    """True for a topic whose records are the cluster's state, which no request concerns."""
     return topic in KAFKAS_OWN_TOPICS or topic == CLUSTER_METADATA_TOPIC
 
 
@@ -333,7 +337,7 @@ def _opened(fs: FileSystem, path: Path, settings: DirectorySettings, clock: Cloc
 
 def _require_allowed(fs: FileSystem, partition: Path, settings: DirectorySettings, request: RedactionRequest) -> None:
     topic = topic_partition_of(partition).topic
-    if _is_kafkas_own(topic):
+    if is_kafkas_own(topic):
         raise RefusedError(
             f"{partition}: one of Kafka's own topics: its records are the cluster's state; nothing was changed"
         )

@@ -42,30 +42,34 @@ class RewrittenFile:
     batches: tuple[tuple[int, int, int], ...]  # (position before, base offset, records erased) of each rewritten batch
 
 
-class _Writer:
-    """Writes one segment anew."""
+class RewrittenSegment:
+    """Reads a segment, or a part of it, as it is without what is erased. `sizes` are those of the rewritten batches
+    that were read so far, by their positions before.
+    """
 
-    def __init__(self, log: Log, segment: LogSegment, touched: TouchedSegment, erasure: Erasure) -> None:
+    def __init__(self, segment: LogSegment, touched: TouchedSegment, erasure: Erasure) -> None:
         self._segment, self._erasure = segment, erasure
         self._touched = {batch.position: batch for batch in touched.batches}
         self._before, self._after = hashlib.sha256(), hashlib.sha256()
-        self.output = CleanedOutput(log.fs, log.directory, segment.base_offset, log.config.index_interval_bytes)
+        self.sizes: dict[int, int] = {}
 
-    def write(self) -> None:
-        scan = self._segment.scan()
-        for chunk in scan:
+    def parts(
+        self, start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[np.ndarray | None, np.ndarray | Iterator[memoryview]]]:
+        """Yields whole batches (their table, or None if some are rewritten; their bytes), and at last a batch that is
+        too large for memory in pieces. Raises IncompleteError if a batch to rewrite is not there, RefusedError if it is
+        too large.
+        """
+        for chunk in self._segment.scan(start, end):
             if not chunk.complete:
-                self._large(chunk)
+                yield self._large(chunk)
             elif any(position in self._touched for position in chunk.batches["position"].tolist()):
-                self._append(np.concatenate([*self._pieces(chunk)]))
+                yield None, self._taken(np.concatenate([*self._pieces(chunk)]))
             else:
                 self._before.update(byte_view(chunk.data))
-                self._after.update(byte_view(chunk.data))
-                self.output.append(chunk.batches, chunk.data)
+                yield chunk.batches, self._taken(chunk.data)
         if self._touched:
             raise IncompleteError(f"{self._segment.path}: the log changed while it was rewritten; nothing was changed")
-        self.output.append_aborted(self._segment.transaction_index.entries)
-        self.output.finish(self._segment.modified_ms, None)
 
     def _pieces(self, chunk: Chunk) -> Iterator[np.ndarray]:
         self._before.update(byte_view(chunk.data))
@@ -82,18 +86,18 @@ class _Writer:
 
     def _rewritten(self, data: np.ndarray, row: np.ndarray, batch: TouchedBatch) -> np.ndarray:
         made = rewritten(self._segment.path, data, row, batch.offsets, self._erasure)
+        self.sizes[batch.position] = len(made)
         return np.frombuffer(made, dtype=np.uint8)
 
-    def _append(self, data: np.ndarray) -> None:
+    def _taken(self, data: np.ndarray) -> np.ndarray:
         self._after.update(byte_view(data))
-        self.output.append(scan_batches(data, 0, len(data), 0).batches, data)
+        return data
 
-    def _large(self, chunk: Chunk) -> None:
+    def _large(self, chunk: Chunk) -> tuple[np.ndarray | None, np.ndarray | Iterator[memoryview]]:
         """Takes a batch that is not held in memory: piece by piece, unless it must be rewritten."""
         batch = self._touched.pop(int(chunk.batches["position"][0]), None)
         if batch is None:
-            self.output.segment.append(chunk.batches, self._counted(chunk.pieces()))
-            return
+            return chunk.batches, self._counted(chunk.pieces())
         if batch.size > WHOLE_LIMIT:
             raise RefusedError(
                 f"{self._segment.path}: the batch at position {batch.position} takes {batch.size} bytes, more than can"
@@ -101,7 +105,7 @@ class _Writer:
             )
         data = np.frombuffer(b"".join(chunk.pieces()), dtype=np.uint8)
         self._before.update(byte_view(data))
-        self._append(self._rewritten(data, chunk.batches, batch))
+        return None, self._taken(self._rewritten(data, chunk.batches, batch))
 
     def _counted(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
         for piece in pieces:
@@ -109,17 +113,40 @@ class _Writer:
             self._after.update(piece)
             yield piece
 
-    def file(self, touched: TouchedSegment) -> RewrittenFile:
-        """Returns what was done, after `write`."""
+    def file(self, touched: TouchedSegment, path: Path, size_after: int) -> RewrittenFile:
+        """Returns what was done, after all `parts` were read; `path` is the file that was written anew."""
         return RewrittenFile(
-            touched.path,
+            path,
             touched.base_offset,
             touched.size,
-            self.output.segment.size,
+            size_after,
             self._before.hexdigest(),
             self._after.hexdigest(),
             tuple((batch.position, batch.base_offset, len(batch.offsets)) for batch in touched.batches),
         )
+
+
+class _Writer:
+    """Writes one segment anew."""
+
+    def __init__(self, log: Log, segment: LogSegment, touched: TouchedSegment, erasure: Erasure) -> None:
+        self._segment, self._content = segment, RewrittenSegment(segment, touched, erasure)
+        self.output = CleanedOutput(log.fs, log.directory, segment.base_offset, log.config.index_interval_bytes)
+
+    def write(self) -> None:
+        for batches, data in self._content.parts():
+            if not isinstance(data, np.ndarray):
+                assert batches is not None
+                self.output.segment.append(batches, data)
+            else:
+                rows = scan_batches(data, 0, len(data), 0).batches if batches is None else batches
+                self.output.append(rows, data)
+        self.output.append_aborted(self._segment.transaction_index.entries)
+        self.output.finish(self._segment.modified_ms, None)
+
+    def file(self, touched: TouchedSegment) -> RewrittenFile:
+        """Returns what was done, after `write`."""
+        return self._content.file(touched, touched.path, self.output.segment.size)
 
 
 def apply_found(

@@ -119,12 +119,15 @@ def find_records(fs: FileSystem, order: SearchOrder, met: Met) -> FoundRecords:
 
 
 def find_in_segment(
-    segment: LogSegment, selection: Selection, erasure: Erasure, met: Met
+    segment: LogSegment, selection: Selection, erasure: Erasure, met: Met, start: int = 0, end: int | None = None
 ) -> tuple[TouchedSegment, int]:
-    """Returns the batches to rewrite in a segment, and the number of selected records that are erased already."""
+    """Returns the batches to rewrite in a segment, or in its bytes from `start` (where a batch begins) to `end`.
+
+    Returns with them the number of selected records that are erased already.
+    """
     batches: list[TouchedBatch] = []
     already = 0
-    scan = segment.scan()
+    scan = segment.scan(start, end)
     for chunk in scan:
         _require_checksums(chunk)
         rows = chunk.batches[selection.may_be_in(chunk.batches) & _has_records(chunk.batches)]
@@ -142,7 +145,8 @@ def find_in_segment(
     assert scan.end is not None
     if scan.end.reason is not EndReason.COMPLETE:
         raise CorruptRecordError(segment.path, scan.end.reason.value, scan.end.position)
-    return TouchedSegment(segment.base_offset, segment.path, segment.size, _merged(batches)), already
+    size = (segment.size if end is None else end) - start
+    return TouchedSegment(segment.base_offset, segment.path, size, _merged(batches)), already
 
 
 def _has_records(batches: np.ndarray) -> np.ndarray:

@@ -6,12 +6,15 @@ A repository is a directory or a URL. Whatever reads logs also takes a snapshot 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Unpack
 
 from seglog.api.calling import public
-from seglog.arguments import flag, number
+from seglog.api.erasing import Offsets, selection_of
+from seglog.arguments import flag, number, one_of, several
 from seglog.errors import ArgumentError
 from seglog.format.snapshot_manifest import Snapshot
+from seglog.operations.redact import RedactionReport, RedactionRequest
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -31,6 +34,7 @@ from seglog_rescue.backup.repository import Repository
 from seglog_rescue.backup.restoring import CheckedBackup, RestoredBackup, restore_snapshots, verify_snapshots
 from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, chosen_snapshots, opened
 from seglog_rescue.operations.backup import backup as run_backup
+from seglog_rescue.operations.backup_redact import BackupRedaction
 
 
 @public
@@ -229,6 +233,105 @@ def _prune(
 ) -> PrunedBackup:
     now_ms, grace = workspace_of(common).clock.now_ms(), optional_duration("grace_ms", grace_ms, 0) or 0
     return prune_repository(_opened(repository, common), rules, now_ms, grace, dry_run=dry_run)
+
+
+@public
+def plan_redact_backup(
+    repository: Location,
+    *,
+    keys: Iterable[bytes] | None = None,
+    offsets: Offsets | None = None,
+    erase: str = "value",
+    digest_keys: bool = False,
+    drop_headers: bool = False,
+    topics: Iterable[str] = (),
+    request: str = "",
+    verify: bool = False,
+    **common: Unpack[CommonArguments],
+) -> RedactionReport:
+    """Returns what `redact_backup` would erase now; with `verify` also where copies are. Changes nothing.
+
+    The example of that function shows it.
+    """
+    asked = _erasure(keys, offsets, erase, request, digest_keys=digest_keys, drop_headers=drop_headers, dry_run=True)
+    return _redacted(repository, asked, topics, common, verify=verify, resume=False)
+
+
+@public
+def redact_backup(
+    repository: Location,
+    *,
+    keys: Iterable[bytes] | None = None,
+    offsets: Offsets | None = None,
+    erase: str = "value",
+    digest_keys: bool = False,
+    drop_headers: bool = False,
+    topics: Iterable[str] = (),
+    request: str = "",
+    verify: bool = False,
+    resume: bool = False,
+    **common: Unpack[CommonArguments],
+) -> RedactionReport:
+    """Erases the records with these `keys`, or at these `offsets` of each partition, from all snapshots, for good.
+
+    `erase`, `digest_keys`, `drop_headers`, `request` and `verify` are those of `redact`. Of `topics`, if any, only
+    those are searched. Snapshots keep their ids; what no snapshot names is removed. `resume` goes on where
+    an erasure was cut short. Erase the records from the logs first: the next `backup` stores what it finds.
+
+    Raises, before any snapshot changes: RefusedError for damage in a log that must be searched, for what must not be
+    rewritten, and while another erasure is at work; UnsupportedError, CorruptTierError for a damaged repository.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/logs")
+    ...     with seglog.open_log(place + "/logs/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"secret", key=b"a", timestamp=1000)])
+    ...     outcome = seglog.backup(place + "/logs", to=place + "/backup", uncommitted=True)
+    ...     plan = seglog.plan_redact_backup(place + "/backup", keys=[b"a"])
+    ...     report = seglog.redact_backup(place + "/backup", keys=[b"a"], verify=True)
+    ...     with seglog.open_log(place + "/backup#latest/t-0") as log:
+    ...         plan.found[0].records, report.complete, [record.value for record in log.records()]
+    (1, True, [None])
+    """
+    asked = _erasure(keys, offsets, erase, request, digest_keys=digest_keys, drop_headers=drop_headers, dry_run=False)
+    return _redacted(repository, asked, topics, common, verify=verify, resume=flag("resume", resume))
+
+
+def _erasure(
+    keys: Iterable[bytes] | None,
+    offsets: Offsets | None,
+    erase: str,
+    reference: str,
+    *,
+    digest_keys: bool,
+    drop_headers: bool,
+    dry_run: bool,
+) -> RedactionRequest:
+    return RedactionRequest.of(
+        selection_of(keys, offsets),
+        whole_record=one_of("erase", erase, ("value", "record")) == "record",
+        digest_keys=flag("digest_keys", digest_keys),
+        drop_headers=flag("drop_headers", drop_headers),
+        dry_run=dry_run,
+        reference=reference,
+    )
+
+
+def _redacted(
+    repository: Location,
+    asked: RedactionRequest,
+    topics: Iterable[str],
+    common: CommonArguments,
+    *,
+    verify: bool,
+    resume: bool,
+) -> RedactionReport:
+    names, is_verified = several("topics", topics, "an iterable of names"), flag("verify", verify)
+    work = BackupRedaction(_opened(repository, common), workspace_of(common).clock, asked, names)
+    work.search()
+    if not asked.dry_run:
+        work.apply(resume=resume)
+    return work.report(work.prove() if is_verified else None)
 
 
 def _opened(repository: Location, common: CommonArguments) -> Repository:

@@ -12,7 +12,7 @@ A prune that is cut short at any point leaves every listed snapshot whole, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from seglog.dataclass import dataclass, field
@@ -98,16 +98,27 @@ def prune(
         objects_of[identity] = repository.read(identity).objects()
     gone = expired - stay
     in_use = set[str]().union(*(names for identity, names in objects_of.items() if identity not in gone))
-    for name, status in list(repository.objects()):
-        if name in in_use or status.modified_ms > now_ms - grace_ms:
-            continue
-        done.objects, done.bytes = done.objects + 1, done.bytes + status.size
-        if not dry_run:
-            repository.discard(name)
+    done.objects, done.bytes = remove_unnamed(repository, in_use, now_ms - grace_ms, dry_run=dry_run)
     if not dry_run:
         for identity in sorted(expired):
             repository.discard_manifest(identity, PRUNED)
     return done
+
+
+def remove_unnamed(
+    repository: Repository, named: Collection[str], before_ms: int | None, *, dry_run: bool
+) -> tuple[int, int]:
+    """Removes the objects that are not `named` and were made by then, or all of them; returns how many, and their
+    bytes. Raises OSError.
+    """
+    objects = size = 0
+    for name, status in list(repository.objects()):
+        if name in named or (before_ms is not None and status.modified_ms > before_ms):
+            continue
+        objects, size = objects + 1, size + status.size
+        if not dry_run:
+            repository.discard(name)
+    return objects, size
 
 
 def _set_aside(repository: Repository, identity: str) -> None:

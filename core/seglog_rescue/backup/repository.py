@@ -30,6 +30,7 @@ from seglog.format.snapshot_manifest import (
     Extent,
     Snapshot,
     format_snapshot,
+    parse_snapshot,
 )
 from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
@@ -128,6 +129,19 @@ class Repository(Snapshots):
         if not self.fs.create(path, data) and self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT) != data:
             raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
         return len(data)
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Puts a manifest in the place of the one with its id, durably and as a whole. It is read
+        before. Raises CorruptTierError, OSError.
+        """
+        data, name = format_snapshot(snapshot), f"{SNAPSHOTS}/{snapshot.id}{SNAPSHOT_SUFFIX}"
+        parse_snapshot(data, self.place / name, snapshot.id)
+        self.put(name, (data,), len(data))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Makes a small object unless the name exists, durably; then returns False."""
+        self._ensure((self.place / name).parent)
+        return self.fs.create(self.place / name, data)
 
     def discard_manifest(self, identity: str, folder: str = SNAPSHOTS) -> None:
         """Removes a manifest, durably."""

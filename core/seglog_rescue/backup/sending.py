@@ -58,10 +58,11 @@ class Sender:
         if len(extents) >= MOST_EXTENTS and start < size:
             start, extents = 0, ()
         if start < size:
-            extents = (*extents, self._extent(name, file, start, size, folder))
+            extents = (*extents, self.extent(name, file, start, size, folder))
         return StoredFile(name, status.modified_ns, status.inode, tail_of(file, size), extents)
 
-    def _extent(self, name: str, file: File, start: int, end: int, folder: str) -> Extent:
+    def extent(self, name: str, file: File, start: int, end: int, folder: str) -> Extent:
+        """Stores bytes of a file. Raises RefusedError if it changes meanwhile, OSError."""
         size = end - start
         stem, _, kind = name.partition(".")
         place = f"{OBJECTS}/{folder}/{stem}-{start}-"
@@ -69,7 +70,7 @@ class Sender:
             data = file.read_at(start, size)
             if len(data) != size:
                 raise RefusedError(f"{file.path} is shorter than it was")
-            return self._packed(data)
+            return self.packed(data)
         copied = file if isinstance(file, CopiedFile) and file.start == start else None
         digest = digest_of(file, start, end) if copied is None else copied.finish(end)
         target = f"{place}{digest}.{kind}"
@@ -98,7 +99,8 @@ class Sender:
             with self.repository.unfinished(f"{OBJECTS}/{folder}") as target:
                 yield CopiedFile(file, start, target)
 
-    def _packed(self, data: bytes) -> Extent:
+    def packed(self, data: bytes) -> Extent:
+        """Stores bytes in the pack that is being filled."""
         if self._pack and len(self._pack) + len(data) > PACK_BYTES:
             self.flush()
         if not self._pack:

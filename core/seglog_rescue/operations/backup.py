@@ -43,6 +43,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.metered_files import Gate, GatedFileSystem
+from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure_since
 from seglog_rescue.backup.pruning import GRACE_MS
 from seglog_rescue.backup.repository import ObjectFiles, Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender, Sent
@@ -149,6 +150,7 @@ class _Run:
     def run(self) -> BackupOutcome:
         directories = [links.resolve(path) for path in self._request.log_directories]
         self._check(directories)
+        self._erasures = require_no_erasure(self._repository)
         listings = [list_log_directory(self._fs, path) for path in directories]
         described = [self._described(listing) for listing in listings]
         tag = _tag(described)
@@ -363,7 +365,13 @@ class _Run:
             )
         if ended - self._started > GRACE_MS // 2:
             self._require_objects(snapshot)
+        require_no_erasure_since(self._repository, self._erasures)
         outcome.manifest_bytes = self._repository.write(snapshot)
+        try:
+            require_no_erasure_since(self._repository, self._erasures)
+        except RefusedError:
+            self._repository.discard_manifest(snapshot.id)  # it may name what was removed
+            raise
         return outcome
 
     def _require_objects(self, snapshot: Snapshot) -> None:

@@ -76,6 +76,8 @@ def _records_in(files: FileSystem, place: TierPlace, selection: RecordsToErase, 
 def _elsewhere(repository: Path, identity: str, records: int, unread: int) -> Elsewhere:
     held = [count_text(records, "record")] if records else []
     held += [f"{count_text(unread, 'log')} that cannot be searched"] if unread else []
-    prune = command_line("seglog", "backup", "prune", repository, "--keep-last", "1", "--grace", "0s")
-    remedy = f"back up again, then, while nobody writes there: {prune}; a pack that later snapshots use keeps its bytes"
+    erase = command_line("seglog", "backup", "redact", repository)
+    remedy = f"{erase}, with the same choice of records"
+    if unread:
+        remedy = f"back up the repaired log again, and prune this snapshot; then {remedy}"
     return Elsewhere(f"snapshot {identity} of {repository}: {' and '.join(held)}", remedy)

@@ -79,10 +79,15 @@ def show_tiers(
     return files, shown.paths
 
 
-def snapshot_files(fs: FileSystem, snapshot: ShownSnapshot) -> TierFileSystem:
-    """Returns a file system that shows all log directories of a snapshot."""
-    mounts = {place.directory: place for place in snapshot.places()}
-    return TierFileSystem(fs, mounts, set(), TierOptions(), None, snapshot.files(), snapshot.directories())
+def snapshot_files(fs: FileSystem, *snapshots: ShownSnapshot) -> TierFileSystem:
+    """Returns a file system that shows all log directories of snapshots."""
+    mounts = {place.directory: place for snapshot in snapshots for place in snapshot.places()}
+    made: dict[Path, Stored] = {}
+    directories: dict[Path, FileStatus] = {}
+    for snapshot in snapshots:
+        made |= snapshot.files()
+        directories |= snapshot.directories()
+    return TierFileSystem(fs, mounts, set(), TierOptions(), None, made, directories)
 
 
 class _Shown:

@@ -1,0 +1,86 @@
+"""Says that an erasure changes a repository (`seglog backup redact`), so that no run commits what it removes.
+
+    redactions/<number>.begun    created before the erasure looks at the manifests
+    redactions/<number>.ended    created when the objects with what was erased are gone
+
+Names are created and never replaced, so of two erasures at once one is refused. A run of `backup` lists them when it
+begins, before it writes its manifest and after: with the same list each time, its manifest was there when an erasure
+that came later listed the manifests, or names nothing that an earlier one removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+
+from seglog.dataclass import dataclass
+from seglog.errors import RefusedError
+from seglog_rescue.backup.repository import Repository
+
+REDACTIONS = "redactions"
+_NAME = re.compile(r"([0-9]{8})\.(begun|ended)")
+
+
+def known_erasures(repository: Repository) -> frozenset[str]:
+    """Returns the names of the erasures that have begun, and of those that have ended. Raises OSError."""
+    repository.fs.forget_listings()
+    try:
+        names = repository.fs.list(repository.place / REDACTIONS)
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(name for name in names if _NAME.fullmatch(name))
+
+
+def unfinished_erasure(names: frozenset[str]) -> str | None:
+    """Returns the number of the erasure that has not ended, None without one."""
+    begun = sorted(name.partition(".")[0] for name in names if name.endswith(".begun"))
+    return next((number for number in begun if f"{number}.ended" not in names), None)
+
+
+def require_no_erasure(repository: Repository) -> frozenset[str]:
+    """Returns the erasures that are known. Raises RefusedError if one has not ended; OSError."""
+    names = known_erasures(repository)
+    number = unfinished_erasure(names)
+    if number is not None:
+        raise RefusedError(
+            f"{repository.place}: `seglog backup redact` is at work here, or was cut short"
+            f" ({REDACTIONS}/{number}.begun); if it was, run it again with --resume, and then this"
+        )
+    return names
+
+
+def require_no_erasure_since(repository: Repository, names: frozenset[str]) -> None:
+    """Raises RefusedError if an erasure has begun since `names` were known; OSError."""
+    if known_erasures(repository) != names:
+        raise RefusedError(
+            f"{repository.place}: records were erased there while this run was going on, so nothing was committed; run"
+            " this again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureMark:
+    """That an erasure is at work in a repository."""
+
+    repository: Repository
+    number: str
+
+    @classmethod
+    def begin(cls, repository: Repository, now_ms: int, *, resume: bool) -> ErasureMark:
+        """Makes the mark, or goes on under that of an erasure that was cut short. Raises RefusedError if there is one
+        and `resume` is false, or if another begins at the same time; OSError.
+        """
+        names = known_erasures(repository) if resume else require_no_erasure(repository)
+        number = unfinished_erasure(names)
+        if number is not None:
+            return cls(repository, number)
+        number = f"{sum(name.endswith('.begun') for name in names) + 1:08d}"
+        fields = {"begunMs": now_ms, "host": socket.gethostname()}
+        if not repository.create(f"{REDACTIONS}/{number}.begun", f"{json.dumps(fields)}\n".encode()):
+            raise RefusedError(f"{repository.place}: another `seglog backup redact` has begun at the same time")
+        return cls(repository, number)
+
+    def end(self, now_ms: int) -> None:
+        """Says that it has ended. Raises OSError."""
+        self.repository.create(f"{REDACTIONS}/{self.number}.ended", f"{json.dumps({'endedMs': now_ms})}\n".encode())
