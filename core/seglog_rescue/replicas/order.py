@@ -70,11 +70,11 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
     elected: dict[int, list[str]] = {}
     in_question = set[str]()
     for question in asked:
-        possible = question.leaders(best)
+        possible, by_hand = question.election(best)
         leaders[question.name] = question.worst_leader(best)
         if len(possible) > 1:
             in_question.add(question.name)
-        elif not question.leads_by_itself(possible[0]):
+        if by_hand:
             elected.setdefault(possible[0], []).append(question.name)
     return Start(best, leaders, elected, frozenset(in_question))
 
@@ -108,24 +108,32 @@ class _Question:
         damaged = tuple(sorted(each.copy.node for each in verdict.copies if each.holes and not each.copy.facts.problem))
         return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs, whole, damaged)
 
-    def leads_by_itself(self, node: int) -> bool:
-        """True if no election by hand is needed."""
-        return node in self.certain
+    def election(self, order: Sequence[int]) -> tuple[tuple[int, ...], bool]:
+        """Returns who may lead after the brokers were started in this order (several if Kafka's state decides it), and
+        whether an election is held by hand after the start of the first of them.
 
-    def leaders(self, order: Sequence[int]) -> tuple[int, ...]:
-        """Returns who may lead after the brokers were started in this order; several if Kafka's state decides it."""
+        Without one the controller may pass over a broker that registers, and take one that comes later. So one is held
+        unless it may give a worse leader.
+        """
         for number, node in enumerate(order):
             if node in self.certain:
-                return (node,)
+                return (node,), False
             if node in self.electable or node == self.choice:
                 alive = order[: number + 1]
-                by_hand = next((each for each in self.assignment if each in alive), node)
-                return (by_hand,) if by_hand == node or node not in self.electable else (node, by_hand)
-        return (self.choice,)
+                elected = next((each for each in self.assignment if each in alive), node)
+                if elected == node or node not in self.electable:
+                    return (elected,), True
+                waiting = (node, *(each for each in order[number + 1 :] if each in self.electable))
+                by_hand = self._worst(waiting) >= self._worst((elected,)) or len(waiting) == 1
+                return (node, elected) if by_hand else waiting, by_hand
+        return (self.choice,), True
+
+    def _worst(self, leaders: Sequence[int]) -> Cost:
+        return max(map(self.cost, leaders))
 
     def worst_leader(self, order: Sequence[int]) -> int:
         """Returns who loses the most of those who may lead."""
-        return max(self.leaders(order), key=self.cost)
+        return max(self.election(order)[0], key=self.cost)
 
     def cost(self, leader: int) -> Cost:
         """Returns what a leader loses; one without a copy loses all, and more than any that has one."""
@@ -151,7 +159,7 @@ def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
 
 
 def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
-    costs = [(max(map(question.cost, question.leaders(order))), number) for question, number in groups]
+    costs = [(question.cost(question.worst_leader(order)), number) for question, number in groups]
     return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
 
 
