@@ -73,3 +73,10 @@ def test_what_an_election_gave_up_although_it_was_acknowledged_is_said_in_words(
     write_metadata_log(two, [registration(1), registration(2), *topic_records("orders", [[1, 2]], epoch=2, isr=[2])])
     (said,) = [line for line in run("replicas", one, two).stdout.splitlines() if "a later leader" in line]
     assert said.startswith("orders-0: broker 1 has acknowledged records (offsets 4 to 5) that a later leader lacked")
+
+
+def test_a_snapshot_is_refused_by_name(tmp_path: Path) -> None:
+    one, _ = cluster(tmp_path)
+    for options in ((), ("--collect", tmp_path / "facts")):
+        done = run("replicas", *options, f"{one}#latest")
+        assert done.exit_code == 10 and "`seglog backup restore` it to a disk first" in done.stderr

@@ -15,11 +15,12 @@ from seglog.clock import Clock
 from seglog.configuration.settings import identity_of
 from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError, RefusedError
+from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import NewFile, new_directory
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog_rescue.operations.groups import read_groups
 from seglog_rescue.replicas.cluster import Cluster, assembled
 from seglog_rescue.replicas.collecting import read_directory, read_metadata
@@ -148,10 +149,7 @@ def compare(
 
 def _facts(fs: FileSystem, path: Path) -> bytes | None:
     """Returns the contents of a file of facts, None for anything that is not a file. Raises NotALogError."""
-    status = fs.status(path)
-    if status is None:
-        raise NotALogError(path, "no such file or directory")
-    if status.is_directory:
+    if _require_there(fs, path).is_directory:
         return None
     with fs.open(path, "r") as file:
         beginning = file.read_at(0, _SNIFFED)
@@ -160,7 +158,17 @@ def _facts(fs: FileSystem, path: Path) -> bytes | None:
     return fs.read_bytes(path, MOST_BYTES)
 
 
+def _require_there(fs: FileSystem, path: Path) -> FileStatus:
+    status = fs.status(path)
+    if status is None and SNAPSHOT_MARK in str(path):
+        raise NotALogError(path, "a snapshot is not compared in place: `seglog backup restore` it to a disk first")
+    if status is None:
+        raise NotALogError(path, "no such file or directory")
+    return status
+
+
 def _log_directory(fs: FileSystem, path: Path) -> Path:
+    _require_there(fs, path)
     target = resolve_path(fs, path)
     if target.kind is not TargetKind.LOG_DIRECTORY:
         raise NotALogError(path, f"a {target.kind.value}; name the log directory that it lies in")

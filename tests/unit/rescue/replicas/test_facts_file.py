@@ -208,7 +208,7 @@ def places_of(value: object, path: tuple[int | str, ...] = ()) -> Iterator[tuple
 
 
 def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_path: Path) -> None:
-    """`SEGLOG_FACTS_MUTATIONS` are as many as are tried (6,000 were)."""
+    """`SEGLOG_FACTS_MUTATIONS` are as many as are tried (10,000 were)."""
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 4 + [2] * 3})
     two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 30})
     log = two / "orders-0" / f"{0:020}.log"
