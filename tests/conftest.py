@@ -13,6 +13,7 @@ Files that start brokers of their own, and ask no class of Kafka's, are a third 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -117,6 +118,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.passed and _kafka is not None and isinstance(_kafka, RecordingKafka):
         _kafka.passed(item.path.stem, item.name)
     return report
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Nothing lies beside it: seglog looks for the cluster's metadata beside a log directory and beside its parent, and
+    pytest keeps the directories of all tests side by side, with a link to each.
+    """
+    place = tmp_path / "own"
+    place.mkdir()
+    return place
 
 
 @pytest.fixture(scope="session", autouse=True)

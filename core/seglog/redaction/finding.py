@@ -51,11 +51,6 @@ class TouchedSegment:
         """The number of records that are erased."""
         return sum(len(batch.offsets) for batch in self.batches)
 
-    @property
-    def rewritten_bytes(self) -> int:
-        """The bytes of the batches that are rewritten."""
-        return sum(batch.size for batch in self.batches)
-
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:

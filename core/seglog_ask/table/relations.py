@@ -101,10 +101,6 @@ def view_relation(source: Source, view: str) -> Relation:
     return Relation(schema, batches, source.failures)
 
 
-def _snake_case(name: str) -> str:
-    return _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name)
-
-
 def _splits(source: Source, options: ReadOptions) -> Iterator[Split]:
     for log in source.logs:
         _, pieces = settled(log, lambda log: tuple(pieces_of(log, batch_range(log, options), options)))

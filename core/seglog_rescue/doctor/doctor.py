@@ -12,7 +12,7 @@ Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path, PurePath
 
@@ -122,7 +122,7 @@ class Doctor:
         kafka: KafkaVersion | None = None,
         progress: DoneOfAll | None = None,
     ) -> None:
-        self._fs, self._paths, self._clock, self._settings_of = fs, log_directories, clock, settings_of
+        self._fs, self._paths, self._clock, self._configuration_of = fs, log_directories, clock, settings_of
         self._deep, self._kafka, self._progress = deep, kafka, progress
         self._summary = DoctorSummary()
         self._begun = False
@@ -144,6 +144,7 @@ class Doctor:
 
     def __iter__(self) -> Iterator[Diagnosis]:
         self._begun, self._summary = True, DoctorSummary()
+        self._settings_of = cache(self._configuration_of)  # it replays the cluster's metadata
         directories: list[DirectoryFacts] = []
         failing: set[str] = set()
         for diagnosis in self._examined(directories):

@@ -52,6 +52,22 @@ def codes(*paths: Path, **options: object) -> set[str]:
     return {row.code for row in diagnose(*paths, **options)}  # type: ignore[arg-type]
 
 
+def test_each_examination_replays_a_directorys_metadata_for_its_settings_once(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    given = load_settings(FS, environment={}, config=None, working_directory=logs)
+    asked: list[Path] = []
+
+    def settings_of(path: Path) -> DirectorySettings:
+        asked.append(path)
+        return DirectorySettings(FS, path, given)
+
+    doctor = Doctor(FS, [logs], FixedClock(NOW_MS), settings_of)
+    first = list(doctor)
+    assert asked == [logs]
+    assert list(doctor) == first
+    assert asked == [logs, logs]
+
+
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     """A log directory with the partition t-0 of one segment, without a marker of a clean stop."""
