@@ -7,10 +7,10 @@ end, the gravest first; an interrupted command shows those so far. With --all ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Generic, Self, TypeVar
 
-from seglog.dataclass import dataclass, field
 from seglog_cli.failures import UsageError
 from seglog_cli.options import OptionGroup, flag, one_of, option
 

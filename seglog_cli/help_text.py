@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from seglog.dataclass import dataclass, field
 from seglog_cli.catalogue import GROUPS, PAGES, SUMMARY
 from seglog_cli.console import Console, width_of
 

@@ -15,12 +15,12 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
 
-from seglog.dataclass import dataclass
 from seglog_cli import completing
 from seglog_cli.console import ColorChoice, Console
 from seglog_cli.exit_codes import Changes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.dataclass import dataclass
 from seglog_cli.failures import UsageError
 from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_of, option, time_option
 

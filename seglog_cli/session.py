@@ -10,10 +10,10 @@ import functools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass, field, replace
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
-
-from seglog.dataclass import dataclass
 
 
 class Cell(str):

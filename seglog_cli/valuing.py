@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.dataclass import dataclass
 from seglog_cli.failures import UsageError
 from seglog_cli.options import OptionGroup, option
 from seglog_cli.session import Session

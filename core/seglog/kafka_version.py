@@ -6,9 +6,9 @@ Where Kafka's lines differ, a command speaks for `SPOKEN_FOR` unless somebody ch
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Self
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 
 _TEXT = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(?:\d{1,3}|x))*", re.ASCII)

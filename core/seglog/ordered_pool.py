@@ -21,9 +21,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, wait
+from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
-from seglog.dataclass import dataclass, field
 from seglog.layout import INT64_MAX
 
 T = TypeVar("T")

@@ -7,11 +7,11 @@ as a recovering broker does. `replicas.rule` chooses by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptionError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_leader_epochs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from seglog.dataclass import dataclass
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.failures import SkippedPartitions

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog.dataclass import dataclass
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.redact import ErasureOptions, redact_paths

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.dataclass import dataclass
 from seglog_cli.failures import SkippedPartitions, UsageError
 from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option, takes_urls
 from seglog_cli.session import Session

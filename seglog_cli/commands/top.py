@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from seglog.dataclass import dataclass, replace
 from seglog.units import count_text
 from seglog_cli.failures import UsageError
 from seglog_cli.options import MetadataDirectory, argument, command, duration_option, flag, one_of, option

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seglog.dataclass import dataclass
 from seglog.escaping import escaped
 from seglog_cli.progress import bytes_text
 

@@ -63,7 +63,7 @@ def test_command_line_modules_import_the_engine_when_they_run() -> None:
     below = tuple(f"{package}." for package in PACKAGES)
 
     def rule(path: Path) -> list[str]:
-        light = {"seglog.dataclass", "seglog.errors", "seglog.escaping"}
+        light = {"seglog.errors", "seglog.escaping"}
         if path.parent.name in ("commands", "views", "report_page"):
             light.add("seglog.units")  # writes numbers; `seglog --help` imports no command
         engine = [name for name in source(path).modules(at_top=True) if name.startswith(below) or name in HEAVY]
@@ -83,14 +83,6 @@ def test_all_loggers_are_below_that_of_the_library() -> None:
         return [name for name in names if name not in own and not re.match(r'"seglog["\.]', name)]
 
     assert offenders((*ENGINE, *COMMAND_LINE), rule) == []
-
-
-def test_classes_are_made_by_the_decorator_that_starts_fast() -> None:
-    """`from seglog.dataclass import dataclass, field, …`. Kernels and model are the native library's text, too."""
-    standard = ("core/seglog/kernels/", "core/seglog/model.py")
-    rest = (path for path in (*ENGINE, *COMMAND_LINE) if not name_of(path).startswith(standard))
-    imports = re.compile(r"^from dataclasses import .*\bdataclass\b|^@dataclasses\.dataclass", re.MULTILINE)
-    assert offenders(rest, lambda path: imports.findall(path.read_text())) == []
 
 
 def test_no_file_has_a_name_that_says_nothing() -> None:

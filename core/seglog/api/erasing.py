@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from seglog.api.calling import public_verb
 from seglog.arguments import described, flag, integer, mapping, one_of, several, within
-from seglog.dataclass import dataclass
 from seglog.format.filenames import parse_topic_partition
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition

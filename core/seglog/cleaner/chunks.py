@@ -8,6 +8,7 @@ offsets that do not ascend: no checksum covers a base offset, and the latest rec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,6 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -48,7 +49,6 @@ from seglog.cleaner.output import (
 from seglog.cleaner.record_filter import FilteredChunk, RecordFilter, held_by
 from seglog.cleaner.round import CleanerOptions, CleaningRound, RoundPlan, plan_round, rolled_segments
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, replace
 from seglog.errors import IncompleteError, RefusedError
 from seglog.kernels import filter_slots
 from seglog.log.indexes import AbortedTransaction

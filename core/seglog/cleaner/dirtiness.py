@@ -5,8 +5,9 @@ Works on open logs and on outlines (`log.outline`): it asks for offsets, sizes a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from seglog.configuration.keys import LONG_MAX
-from seglog.dataclass import dataclass
 from seglog.log.outline import LogFacts
 from seglog.log.segment_list import AnySegment, SegmentList
 from seglog.model import TopicPartition

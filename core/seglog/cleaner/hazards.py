@@ -11,13 +11,13 @@ Kafka: Cleaner.cleanInto, MemoryRecords.filterTo, MemoryRecordsBuilder.appendWit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import numpy as np
 
 from seglog import layout
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, replace
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.kafka_version import KafkaVersion

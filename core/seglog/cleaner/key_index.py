@@ -18,6 +18,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -36,7 +37,6 @@ from seglog.cleaner.offset_map import DECIDED_ELSEWHERE, DeadStretch, IndexedChu
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.round import CleaningRound
-from seglog.dataclass import dataclass, field
 from seglog.kernels import filter_slots, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place

@@ -17,12 +17,12 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.dirtiness import LogToClean, changes_with_time, log_to_clean
 from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError, sentence_of
 from seglog.log.log import Log
 from seglog.model import TopicPartition

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.storage.gauges import Gauge
 
 

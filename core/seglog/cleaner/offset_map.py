@@ -13,6 +13,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from seglog import layout
 from seglog.cleaner.chunks import OpenPart, attributes_met, invalid_records, open_parts
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, StrategyKind
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 from seglog.kernels import key_tables, offset_map
 from seglog.kernels.bits import any_bit

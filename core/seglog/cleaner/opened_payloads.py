@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field
 from seglog.scan.segment_scan import Chunk
 
 _SLAB_BYTES = 32 << 20

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,7 +24,6 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.round import RoundPlan, SegmentBounds
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field
 from seglog.escaping import escaped
 from seglog.format.filenames import FileState
 from seglog.kernels import filter_slots, indexing

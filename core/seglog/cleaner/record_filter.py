@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -38,7 +39,6 @@ from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.offset_map import DeadStretch
 from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.round import CHUNK_BYTES, CleaningRound
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptRecordError
 from seglog.format.checksum import byte_view
 from seglog.format.compression import compressed_pieces

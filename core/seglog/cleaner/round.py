@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,6 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.dirtiness import cleanable_offsets, round_down
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field
 from seglog.errors import ConfigError, RefusedError
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.kernels import indexing

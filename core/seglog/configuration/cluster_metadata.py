@@ -11,13 +11,13 @@ PartitionRecord, PartitionChangeRecord, RemoveTopicRecord.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from seglog.configuration.feature_levels import METADATA_VERSION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
-from seglog.dataclass import dataclass, field, replace
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import FramedRecord

@@ -15,10 +15,10 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from seglog.arguments import described, flag, mapping, number, within
-from seglog.dataclass import dataclass, fields
 from seglog.errors import ConfigError
 from seglog.model import Compression, Levels, TimestampType, member
 from seglog.storage.traffic import Prices

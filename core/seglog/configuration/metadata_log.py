@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.format.columns import Records
 from seglog.format.control import ControlRecordError, Voter, parse_control_record

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ from seglog.configuration.keys import (
     key_named,
     text_of,
 )
-from seglog.dataclass import dataclass, field
 from seglog.errors import ConfigError
 from seglog.storage.traffic import Prices
 

@@ -10,9 +10,10 @@ Kafka: MetaProperties, BrokerLifecycleManager, PartitionMetadataFile.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.feature_levels import METADATA_VERSION, level_name, release_of
-from seglog.dataclass import dataclass
 from seglog.format.checkpoint import MetaProperties
 from seglog.kafka_version import NEWEST, SPOKEN_FOR, KafkaVersion
 

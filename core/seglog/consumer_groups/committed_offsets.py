@@ -9,6 +9,7 @@ Kafka: OffsetMetadataManager (`__consumer_offsets`), ShareCoordinatorShard (`__s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,6 @@ from seglog.consumer_groups.coordinator_replay import (
     ShareReplay,
     StoredRecord,
 )
-from seglog.dataclass import dataclass
 from seglog.format.coordinator import (
     OFFSETS,
     SHARE_STATE,

@@ -12,12 +12,12 @@ Kafka: GroupMetadataManager, OffsetMetadataManager.replay and replayEndTransacti
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.columns import STATUS_REASONS
 from seglog.format.decoder import WRONG_CHECKSUM, control_batches
 from seglog.log.producer_state import Marker, read_markers

@@ -7,10 +7,10 @@ members.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seglog.consumer_groups.coordinator_replay import StoredRecord
-from seglog.dataclass import dataclass, field, replace
 from seglog.format import message_tables
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
 from seglog.format.wire import WireError, decode_message

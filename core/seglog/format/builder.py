@@ -13,13 +13,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from operator import index
 
 import numpy as np
 
 from seglog import layout
 from seglog.arguments import described, integer
-from seglog.dataclass import dataclass
 from seglog.errors import AppendError, InvalidTimestampError
 from seglog.format import checksum
 from seglog.format.checksum import byte_view

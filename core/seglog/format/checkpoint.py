@@ -11,12 +11,12 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptCheckpointError
 from seglog.format.filenames import JAVA_NUMBER
 from seglog.format.properties import format_properties, parse_properties

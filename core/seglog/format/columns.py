@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Literal
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.kernels import records as kernels
 from seglog.model import Header, Record
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from seglog.dataclass import dataclass, field
 from seglog.format.wire import Field, Message, WireError, decode_message, encode_message
 from seglog.model import ControlType
 

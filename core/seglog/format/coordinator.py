@@ -12,10 +12,10 @@ import math
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.format import message_tables
 from seglog.format.wire import (
     FramedRecord,

@@ -12,12 +12,12 @@ parts (`windows`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError
 from seglog.format import checksum
 from seglog.format.checksum import byte_view

@@ -9,11 +9,11 @@ name may have a truncated topic (`-delete`, `-stray`) or leading zeros in its pa
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.model import TopicPartition
 
 # As in `layout`, which imports numpy: what only lists files does without it, and starts in half the time.

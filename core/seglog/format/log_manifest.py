@@ -15,11 +15,11 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from seglog.dataclass import dataclass
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind, segment_file_name, topic_name_problem
 from seglog.format.manifest_fields import JsonFields, json_fields

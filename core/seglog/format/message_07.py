@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.checksum import byte_view, crc32
 from seglog.format.compression import decompress
 from seglog.format.payloads import DecompressionError

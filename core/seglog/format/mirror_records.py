@@ -11,9 +11,9 @@ Kafka: OffsetSync, Checkpoint, Heartbeat of connect-mirror and connect-mirror-cl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.format.wire import NEVER, Field, Message, WireError, decode_message
 
 _VERSION = Message((Field("version", "int16"),), 0, NEVER)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-
-from seglog.dataclass import dataclass
+from dataclasses import dataclass
 
 _WORD = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF

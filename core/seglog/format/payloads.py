@@ -7,9 +7,9 @@ in the memory of a piece. Sizes stated by a frame or a block are trusted up to `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from seglog.dataclass import dataclass
 from seglog.format.checksum import byte_view
 
 if TYPE_CHECKING:

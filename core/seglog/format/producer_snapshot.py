@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptSnapshotError
 from seglog.format.checksum import byte_view, crc32c
 from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP

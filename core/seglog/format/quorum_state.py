@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptCheckpointError
 from seglog.format.uuids import parse_uuid
 from seglog.layout import INT32_MAX, INT64_MAX

@@ -6,11 +6,11 @@ It is for single batches (validation, markers, repair); bulk work uses rows of `
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptRecordError
 from seglog.format.checksum import byte_view, crc32c
 from seglog.model import (

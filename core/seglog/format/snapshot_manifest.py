@@ -14,10 +14,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.format.filenames import is_taken_for_partition, parse_partition_directory
 from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.format.uuids import parse_uuid

@@ -10,12 +10,12 @@ by itself. The manifest states the stored size of each. Unknown fields are ignor
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from seglog.dataclass import dataclass
 from seglog.format import message_tables
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.compression import decompress_into

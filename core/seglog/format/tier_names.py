@@ -12,9 +12,9 @@ An id is a UUID in Kafka's text form: 22 characters, which may include `-`. So n
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 
-from seglog.dataclass import dataclass
 from seglog.format.filenames import OFFSET_DIGITS, parse_topic_partition, topic_name_problem
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition

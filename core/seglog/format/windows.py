@@ -13,13 +13,13 @@ window has memory of its own, which the caller may keep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records

@@ -12,10 +12,10 @@ from __future__ import annotations
 import codecs
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from seglog.dataclass import dataclass
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.layout import INT32_MAX
 

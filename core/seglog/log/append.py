@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from seglog import layout
 from seglog.arguments import described, flag, instance, integer, within
-from seglog.dataclass import dataclass, replace
 from seglog.errors import (
     AppendError,
     InvalidRecordError,

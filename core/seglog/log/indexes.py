@@ -18,12 +18,12 @@ was something to write, and a missing one means no entries; only `seglog verify`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptIndexError
 from seglog.kernels import indexing
 from seglog.log import held_columns

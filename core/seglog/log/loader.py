@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field
 from seglog.errors import (
     CorruptIndexError,
     CorruptionError,

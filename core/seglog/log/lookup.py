@@ -9,11 +9,11 @@ none (its largest timestamp was only the file's time), there is no answer: later
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.log.places import TimeEntry

@@ -14,6 +14,7 @@ ten thousand partitions beside a running broker costs no read of data. What only
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +22,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptionError, RefusedError
 from seglog.format import filenames
 from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot

@@ -7,6 +7,7 @@ found (`segment_scan.indexed_batch`), or the one that is always right: the file'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import GONE, RefusedError
 from seglog.log.indexes import IndexFile, OffsetIndex, TimeIndex
 from seglog.scan.listing import SegmentFiles

@@ -15,12 +15,12 @@ import contextlib
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptSnapshotError, InvalidRecordError, InvalidTransactionStateError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type, parse_coordinator_epoch

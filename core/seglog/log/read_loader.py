@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, replace
 from seglog.errors import NotALogError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import LeaderEpochCache

@@ -16,12 +16,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.columns import Records
 from seglog.units import count_text
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -32,7 +33,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.arguments import integer, within
-from seglog.dataclass import dataclass, replace
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import control_batches, scan_batches, wrong_checksum

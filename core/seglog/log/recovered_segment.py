@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
 

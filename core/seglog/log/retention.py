@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
@@ -26,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.log.outline import LogFacts
 from seglog.log.segment_list import SegmentFacts

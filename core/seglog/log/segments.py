@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from seglog.dataclass import dataclass
 from seglog.errors import OffsetOutOfRangeError
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.producer_state import ProducerStateManager

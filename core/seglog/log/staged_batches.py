@@ -8,12 +8,12 @@ after a crash the log can be compared with the staged files byte for byte.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, OffsetsOutOfOrderError
 from seglog.log.log import Log
 from seglog.log.staged_journal import Placement, StagedFile

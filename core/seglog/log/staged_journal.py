@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seglog.dataclass import asdict, dataclass
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
 from seglog.format.log_manifest import ManifestSegment

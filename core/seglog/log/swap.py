@@ -36,13 +36,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name

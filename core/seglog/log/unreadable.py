@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError
 from seglog.log.segment import LogSegment
 from seglog.scan.log_walk import Gap, LogWalk

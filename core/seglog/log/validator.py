@@ -18,12 +18,12 @@ This module writes nothing and never changes the caller's bytes.
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.errors import (
     CorruptRecordError,
     InvalidRecordError,

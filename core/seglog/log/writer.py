@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -34,7 +35,6 @@ from seglog import layout
 from seglog.arguments import within
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager

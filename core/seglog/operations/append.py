@@ -12,10 +12,10 @@ Kafka: the original design's flush policy (after M messages or S milliseconds), 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import AppendCutShortError, AppendError, InvalidRecordError
 from seglog.format.builder import columns
 from seglog.format.columns import Records

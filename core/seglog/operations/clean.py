@@ -15,6 +15,7 @@ A dry run does all of this over an overlay and counts the output of each plan in
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -37,7 +38,6 @@ from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import release_for
-from seglog.dataclass import dataclass, replace
 from seglog.doors import door
 from seglog.errors import IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of

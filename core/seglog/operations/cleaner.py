@@ -21,6 +21,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +34,6 @@ from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints

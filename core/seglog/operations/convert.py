@@ -14,13 +14,13 @@ Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records

@@ -9,6 +9,7 @@ would help; it includes a command that cleans or deletes only if its dry run cha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.arguments import flag
@@ -16,7 +17,6 @@ from seglog.cleaner.dirtiness import LogToClean
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS
 from seglog.configuration.writers import release_for
-from seglog.dataclass import dataclass
 from seglog.log.log import Log
 from seglog.log.opening import open_directory_of
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing

@@ -5,6 +5,7 @@ and what a broker's cleaner meets in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.hazards import DROPS, FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.precedence import ResolvedConfig
-from seglog.dataclass import dataclass, replace
 from seglog.errors import SeglogError
 from seglog.escaping import command_line
 from seglog.kafka_version import KafkaVersion

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.dataclass import dataclass
 from seglog.errors import ArgumentError
 from seglog.format.filenames import FileState
 from seglog.operations.workspace import optional_size

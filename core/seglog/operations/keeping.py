@@ -7,12 +7,12 @@ disk as they are, and nothing is read again; else that partition is recovered as
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from seglog.arguments import flag
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log

@@ -14,12 +14,12 @@ A command or function makes a `RecoveryRequest` and takes a `Recovery` of it; `r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 from seglog.arguments import flag
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.checkpoints import directory_obstacles, partition_obstacles

@@ -17,6 +17,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
 from seglog.configuration.settings import DirectorySettings, identity_of
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.escaping import command_line
 from seglog.format.filenames import (

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import topic_of
-from seglog.dataclass import dataclass, replace
 from seglog.errors import ArgumentError
 from seglog.model import member
 from seglog.operations.undo import settle

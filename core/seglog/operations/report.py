@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +19,6 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.precedence import DEFAULT
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass
 from seglog.doors import door
 from seglog.errors import NotALogError, SeglogError
 from seglog.escaping import command_line

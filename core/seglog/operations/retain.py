@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
@@ -29,7 +30,6 @@ from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass, replace
 from seglog.errors import (
     ArgumentError,
     CorruptRecordError,

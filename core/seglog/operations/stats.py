@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.cleaner.metrics import CleanerGauges, gauges_of
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings, topic_of
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError
 from seglog.log.outline import Checkpoints, outline
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition

@@ -10,10 +10,10 @@ Kafka: LogSegment.sanityCheck, TransactionIndex.sanityCheck, RemoteIndexCache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptIndexError
 from seglog.format.filenames import FileKind, segment_file_name
 from seglog.log.indexes import AbortedTransaction, TransactionIndex

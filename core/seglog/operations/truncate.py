@@ -7,8 +7,9 @@ start, the log is empty and begins at its start.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import OffsetOutOfRangeError
 from seglog.log.log import Log
 from seglog.log.lookup import LATEST

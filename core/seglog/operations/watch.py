@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError
 from seglog.format.filenames import parse_partition_directory
 from seglog.log.outline import Checkpoints

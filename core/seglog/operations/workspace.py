@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
@@ -18,7 +19,6 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog.dataclass import dataclass, field, replace
 from seglog.doors import door
 from seglog.errors import ArgumentError, ConfigError, NotALogError
 from seglog.kafka_version import KafkaVersion

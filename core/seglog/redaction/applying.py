@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog.cleaner.output import CleanedOutput
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.checksum import byte_view
 from seglog.format.decoder import scan_batches

@@ -7,11 +7,11 @@ read may hold what must go, so the whole request is refused. The result names ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import control_batches, wrong_checksum

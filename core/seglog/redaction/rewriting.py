@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.builder import varint
 from seglog.format.columns import STATUS_REASONS, Records, joined

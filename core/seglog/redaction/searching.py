@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.escaping import escaped
 from seglog.format.columns import Records
 from seglog.format.filenames import FileKind, parse_partition_directory

@@ -7,11 +7,11 @@ import binascii
 import csv
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.errors import InputError
 from seglog.format.filenames import topic_name_problem
 from seglog.model import TopicPartition

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptCheckpointError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT

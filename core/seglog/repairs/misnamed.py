@@ -11,12 +11,12 @@ Memory is bounded by the batches of three segments, 40 bytes each.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass, replace
 from seglog.format.filenames import FileState, segment_file_name
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import FileRepair

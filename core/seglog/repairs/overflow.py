@@ -11,10 +11,10 @@ file overflows, too, and flipping one bit of its offset would not make it contin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.format.filenames import FileKind, segment_file_name
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.scan.listing import SegmentFiles

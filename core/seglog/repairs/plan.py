@@ -10,11 +10,11 @@ RepairPlan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from seglog.dataclass import dataclass, field
 from seglog.format.filenames import REPAIR_NOTE_PREFIX
 from seglog.format.repair_note import Gap
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES

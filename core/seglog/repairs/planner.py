@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, SegmentOffsetOverflowError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name

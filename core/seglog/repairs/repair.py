@@ -11,10 +11,10 @@ as it was, a broker loads the log without cutting anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.log.opening import incomplete_without
 from seglog.progress import BytesRead, DoneOfAll

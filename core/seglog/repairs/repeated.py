@@ -16,10 +16,10 @@ another log, which `strays` decides on. Memory is bounded by the batches of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field
 from seglog.repairs.strays import batches_of_file
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import PlausibleOffsets

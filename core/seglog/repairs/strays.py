@@ -20,10 +20,10 @@ Memory is bounded by the batches of the files with strays and of their segments,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seglog.dataclass import dataclass, replace
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import PlausibleOffsets

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileName, FileState, PartitionState

@@ -16,10 +16,11 @@ when that is spent, larger candidates are skipped.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.checksum import byte_view
 from seglog.format.decoder import checksums_match, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL

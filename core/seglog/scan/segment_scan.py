@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from pathlib import Path
@@ -25,7 +26,6 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError
 from seglog.format import checksum
 from seglog.format.columns import Records

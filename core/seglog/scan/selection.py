@@ -9,13 +9,13 @@ Arrow expression, is judged by what names and indexes tell of the records of a p
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field, replace
 from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation, TopicPartition
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
-from seglog.dataclass import dataclass, replace
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import WEB_SERVERS, RemotePath

@@ -12,10 +12,10 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, Self
 
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.remote_path import RemotePath
 

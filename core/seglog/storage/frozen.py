@@ -18,10 +18,10 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from seglog.dataclass import dataclass
 from seglog.errors import reduced
 from seglog.storage.adapters import ChangingFileSystem
 from seglog.storage.filesystem import (

@@ -22,11 +22,11 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from seglog.dataclass import dataclass
 from seglog.errors import UntrustedLinkError
 from seglog.remote_path import RemotePath
 from seglog.storage.trust import described_user

@@ -23,10 +23,10 @@ import stat
 import struct
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from seglog.dataclass import dataclass
 from seglog.errors import LockedError
 from seglog.remote_path import RemotePath
 from seglog.storage import links

@@ -11,10 +11,10 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass, field
 from seglog.storage.filesystem import (
     READ_BYTES_LIMIT,
     File,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-
-from seglog.dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

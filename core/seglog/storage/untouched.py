@@ -10,8 +10,8 @@ import contextlib
 import fcntl
 import os
 import stat
+from dataclasses import dataclass
 
-from seglog.dataclass import dataclass
 from seglog.storage.local import LocalFileSystem
 
 _UNTOUCHED = getattr(os, "O_NOATIME", 0)

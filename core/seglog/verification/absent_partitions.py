@@ -8,9 +8,9 @@ broker always writes them with all its partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition

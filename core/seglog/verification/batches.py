@@ -8,6 +8,7 @@ one of any size in bounded memory. Observers (`Observer`) get the batches from e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean

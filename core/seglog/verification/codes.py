@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from pathlib import Path
-
-from seglog.dataclass import dataclass
 
 
 class Severity(Enum):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.storage.links import name_of
 from seglog.verification.codes import Code, Notice, Severity
 from seglog.verification.finding_codes import CODES

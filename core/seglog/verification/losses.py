@@ -16,13 +16,13 @@ may begin a segment, so a hole without a witness is a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs

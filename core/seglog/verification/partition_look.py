@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 
-from seglog.dataclass import dataclass, field
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles

@@ -12,13 +12,13 @@ Steps:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.format.compression import compress, decompress
 from seglog.model import Compression
 from seglog.scan.listing import PartitionListing, SegmentFiles

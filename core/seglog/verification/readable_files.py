@@ -7,12 +7,12 @@ is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.scan.announcing import announced, logs, small_files
 from seglog.scan.listing import Target, TargetKind, list_log_directory

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptCheckpointError, CorruptIndexError, CorruptSnapshotError, InvalidRecordError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.errors import SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs

@@ -12,11 +12,11 @@ What is left out is not checked for damage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.log.places import Place, SegmentPlaces
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries

@@ -8,13 +8,13 @@ on first use.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from seglog.consumer_groups.committed_offsets import Committed, read_committed_offsets
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint

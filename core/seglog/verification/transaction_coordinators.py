@@ -8,11 +8,11 @@ Kafka: TransactionLog, TransactionMetadata, TransactionStateManager.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.format.coordinator import TRANSACTIONS, decode_coordinator_record
 from seglog.format.wire import WireError
 from seglog.scan.listing import list_log_directory

@@ -5,10 +5,11 @@ Kafka: Isolation, LogReadInfo, the aborted transactions of a fetch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.scan.hidden_transactions import HiddenTransactions
 from seglog.scan.listing import PartitionListing
 from seglog.storage.filesystem import FileSystem

@@ -18,12 +18,12 @@ reports part of the damage, and exits 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
 
 from seglog.arguments import flag, number
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, fields, replace
 from seglog.errors import ArgumentError, NotALogError
 from seglog.format.filenames import PartitionState, parse_file_name
 from seglog.model import TopicPartition, member

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.doors import door
 from seglog.errors import ConfigError
 from seglog.format.filenames import parse_partition_directory

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 from seglog.format.partitioners import PARTITIONERS, Partitioner
 from seglog_ask.table.partition_log import PartitionLog, permitted, settled

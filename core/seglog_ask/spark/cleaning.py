@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,6 @@ from seglog.cleaner.dirtiness import LogToClean
 from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.round import CleanerOptions, RoundPlan, StrategyKind, plan_round
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import SeglogError, UnsupportedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,6 @@ from seglog.cleaner.cleaner import apply_plan, roll_as_planned
 from seglog.cleaner.output import CleanerStats, CleaningResult
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment

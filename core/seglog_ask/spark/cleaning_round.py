@@ -22,6 +22,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,6 @@ import numpy as np
 from seglog.cleaner.output import CleanerStats, CleaningResult, RoundCounts, SegmentSummary
 from seglog.cleaner.round import CleaningRound, RoundPlan
 from seglog.clock import Clock, FixedClock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.format.log_manifest import ManifestSegment

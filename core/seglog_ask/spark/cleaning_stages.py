@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,6 @@ from seglog.cleaner.output import CleanerStats, GroupOutput, RoundCounts
 from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleanerOptions, CleaningRound
 from seglog.clock import SystemClock
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, SeglogError
 from seglog.format.decoder import control_batches
 from seglog.format.log_manifest import ManifestSegment

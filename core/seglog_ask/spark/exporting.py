@@ -6,11 +6,11 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.selection import EVERYTHING, Selection

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from seglog.clock import SystemClock
-from seglog.dataclass import dataclass, fields, replace
 from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.log.read_loader import viewed_copies

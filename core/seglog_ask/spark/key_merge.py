@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError
 from seglog.kernels import key_exchange
 from seglog.storage.filesystem import File, FileSystem

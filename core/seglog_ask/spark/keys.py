@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ import numpy as np
 from seglog.cleaner.chunks import invalid_records
 from seglog.cleaner.offset_map import KeyReader, KeyTable, OffsetMap
 from seglog.cleaner.round import CleanerOptions
-from seglog.dataclass import dataclass, replace
 from seglog.errors import IncompleteError
 from seglog.kernels import key_exchange
 from seglog.scan.segment_scan import Chunk

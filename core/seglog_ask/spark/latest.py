@@ -23,6 +23,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +32,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog.cleaner.round import CleanerOptions
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import IncompleteError
 from seglog.format.columns import Records
 from seglog.kernels.hashing import SEED_WORDS

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog import extras
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
 from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED

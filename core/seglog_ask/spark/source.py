@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -28,7 +29,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from seglog.dataclass import dataclass
 from seglog.errors import SeglogError, UnsupportedError
 from seglog_ask.table.options import ReadOptions, parse_read_options
 from seglog_ask.table.schema import Column, Field, ddl, default_projection, projection_of

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, replace
 from seglog.errors import IncompleteError
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
 from seglog.format.checksum import crc32c

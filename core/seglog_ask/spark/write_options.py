@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.layout import INT32_MAX
 from seglog.locations import parse_location

@@ -15,13 +15,13 @@ range.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.columns import ColumnBuilder, Output, spark_outputs, timestamp_types, timestamps

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.errors import ConfigError
 from seglog.format.columns import Records
 from seglog.kernels import gather

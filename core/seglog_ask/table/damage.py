@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError
 from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.splits import SegmentPiece

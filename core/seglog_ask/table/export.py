@@ -17,6 +17,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import UnsupportedError
 from seglog.escaping import plain_text
 from seglog.format.columns import Records, Side

@@ -22,10 +22,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import IncompleteError
 from seglog.format.tier_keys import DataKey
 from seglog.format.tier_manifest import ChunkIndex

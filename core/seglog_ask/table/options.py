@@ -20,9 +20,9 @@ import logging
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError, IncompleteError
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Isolation, TopicPartition

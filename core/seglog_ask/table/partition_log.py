@@ -12,13 +12,13 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import GONE, NotALogError, RefusedError, UnsupportedError
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
 from seglog.format.tier_names import WATERMARK

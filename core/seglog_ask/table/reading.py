@@ -15,13 +15,13 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.errors import GONE, NotALogError, RefusedError
 from seglog.format.decoder import WRONG_CHECKSUM, control_batches
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory

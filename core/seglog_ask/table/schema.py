@@ -8,9 +8,9 @@ with underscores (`producer_id`). A schema is kept as names and SQL types; only
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from seglog.dataclass import dataclass, field
+from dataclasses import dataclass, field
+
 from seglog.errors import SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text

@@ -7,11 +7,11 @@ no time of a day and no nanoseconds: such fields are text. The driver reads the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import pyarrow as pa
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import ConfigError
 from seglog.format.columns import SIDES, Side
 from seglog.locations import parse_location

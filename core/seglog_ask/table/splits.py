@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import GONE, ConfigError, CorruptRecordError, OffsetOutOfRangeError
 from seglog.format.decoder import wrong_checksum
 from seglog.layout import INT64_MAX

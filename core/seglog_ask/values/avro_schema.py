@@ -16,9 +16,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from seglog.dataclass import dataclass, field
 from seglog_ask.values.avro_texts import DURATION_BYTES, MOST_SCALE, UUID_BYTES
 from seglog_ask.values.schemas import MOST_NODES, MOST_SCHEMA_BYTES, NAME_BYTES, NotDecodedError, Schema
 

@@ -11,12 +11,12 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from seglog.dataclass import dataclass
 from seglog.format.columns import Side
 from seglog.model import Header
 from seglog_ask.values import schemas as kinds

@@ -10,10 +10,10 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field
 from seglog.escaping import json_value
 from seglog.format.columns import SIDES, Records, Side
 from seglog.format.control import ControlRecordError

@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TypeAlias
 
-from seglog.dataclass import dataclass
 from seglog.escaping import json_value
 from seglog.format import coordinator
 from seglog.format.control import parse_control_record

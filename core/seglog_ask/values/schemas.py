@@ -7,10 +7,9 @@ refers to, so that a format gets all of them at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
-
-from seglog.dataclass import dataclass, field, replace
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 TYPES = (AVRO, PROTOBUF, JSON)

@@ -15,11 +15,11 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.escaping import escaped, json_value
 from seglog.model import Record
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view

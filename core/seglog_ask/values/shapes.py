@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field
 from seglog.kernels import value_slots
 from seglog.kernels.value_slots import BROKEN
 

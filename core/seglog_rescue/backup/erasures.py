@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+from dataclasses import dataclass
 
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog_rescue.backup.repository import Repository
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.format.checksum import crc32c
 from seglog.format.snapshot_manifest import TAIL_BYTES, Extent, Snapshot, StoredFile, StoredPartition
 from seglog.storage.filesystem import File

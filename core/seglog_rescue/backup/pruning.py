@@ -13,9 +13,9 @@ A prune that is cut short at any point leaves every listed snapshot whole, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import RefusedError
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_stores.tiers.snapshots import ended_ms, source_of

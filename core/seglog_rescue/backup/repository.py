@@ -11,11 +11,11 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checksum import crc32c
 from seglog.format.snapshot_manifest import (

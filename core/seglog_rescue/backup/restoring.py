@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptTierError, RefusedError
 from seglog.format.snapshot_manifest import Extent, Snapshot, StoredDirectory, StoredFile, directory_names
 from seglog.progress import BytesRead

@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import RefusedError
 from seglog.format.checksum import crc32c
 from seglog.format.snapshot_manifest import OBJECTS, PACKS, TAIL_BYTES, Extent, StoredFile, is_object_name

@@ -15,10 +15,10 @@ import grp
 import pwd
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.escaping import shell_path
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileState, PartitionState, parse_file_name

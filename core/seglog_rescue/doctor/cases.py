@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.escaping import shell_path
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 from seglog.verification.codes import Code, Severity

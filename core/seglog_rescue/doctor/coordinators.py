@@ -8,10 +8,10 @@ replica. No coordinator then ends the transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
-from seglog.dataclass import dataclass
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC, Coordinated, read_coordinators

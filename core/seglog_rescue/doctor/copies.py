@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
-from seglog.dataclass import dataclass
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition

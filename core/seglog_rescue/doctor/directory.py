@@ -7,6 +7,7 @@ Then, over all directories given, `meta.properties` and what must not exist twic
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,7 +15,6 @@ from seglog.configuration.metadata_log import read_voters
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
 from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
 from seglog.consumer_groups.group_users import CHANGELOG
-from seglog.dataclass import dataclass, replace
 from seglog.escaping import command_line, shell_path
 from seglog.format import filenames
 from seglog.format.checkpoint import (

@@ -12,6 +12,7 @@ Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -20,7 +21,6 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import Releases, release_for
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, field
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
 from seglog.log.loader import RecoveryReport
 from seglog.remote_path import RemotePath

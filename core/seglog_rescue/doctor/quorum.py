@@ -15,6 +15,7 @@ Kafka: KafkaRaftLog, FileQuorumStateStore, KRaftControlRecordStateMachine, Metad
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import (
@@ -32,7 +33,6 @@ from seglog.configuration.cluster_metadata import (
 from seglog.configuration.feature_levels import METADATA_VERSION, supported_levels
 from seglog.configuration.keys import BrokerConfig
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay, is_torn_end
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
 from seglog.format import filenames

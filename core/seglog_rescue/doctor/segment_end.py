@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.scan.listing import SegmentFiles
 from seglog.storage.filesystem import File, FileSystem
 

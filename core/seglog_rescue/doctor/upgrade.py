@@ -10,6 +10,7 @@ Each was given to real brokers of 4.3 and 4.4 (`tests/versions/test_upgrades.py`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from seglog import layout
 from seglog.configuration.cluster_metadata import METADATA_PARTITION, ClusterMetadata
@@ -18,7 +19,6 @@ from seglog.configuration.key_history import removed_from_brokers, removed_from_
 from seglog.configuration.keys import key_named
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, Releases, is_of_zookeeper
-from seglog.dataclass import dataclass
 from seglog.format.filenames import META_PROPERTIES
 from seglog.kafka_version import KafkaVersion
 from seglog.scan.listing import PartitionDirectory, list_partition

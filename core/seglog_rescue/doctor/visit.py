@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 
@@ -11,7 +12,6 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass, field, replace
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState

@@ -16,12 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_meta_properties, parse_offset_checkpoint

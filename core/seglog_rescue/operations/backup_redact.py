@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptionError, CorruptRecordError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileName, parse_file_name

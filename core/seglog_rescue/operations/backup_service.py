@@ -7,10 +7,10 @@ of it is listed, and what it has sent is used by the next one. A stop takes effe
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError, RefusedError, SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.gauges import Gauge

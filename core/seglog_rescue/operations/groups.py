@@ -16,6 +16,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -46,7 +47,6 @@ from seglog.consumer_groups.group_states import (
     group_states,
 )
 from seglog.consumer_groups.group_users import streams_applications, user_of
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
 from seglog.format.wire import WireError

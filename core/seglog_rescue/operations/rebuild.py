@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
 from seglog.format.uuids import random_uuid

@@ -9,11 +9,11 @@ Both only read, and both ways give the same verdicts: directories become facts f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.settings import identity_of
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.progress import BytesRead

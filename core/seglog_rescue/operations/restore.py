@@ -12,10 +12,10 @@ Sources are only read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError, SeglogError, raise_errors
 from seglog.format.filenames import (
     META_PROPERTIES,

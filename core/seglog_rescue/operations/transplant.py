@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -18,7 +19,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import (

@@ -11,10 +11,10 @@ Kafka: RegisterBrokerRecord.logDirs, PartitionRecord.directories (KIP-858), .isr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.settings import identity_of
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.format.uuids import parse_uuid
 from seglog.model import TopicPartition

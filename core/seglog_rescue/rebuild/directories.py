@@ -12,11 +12,11 @@ Everything is only read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptionError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import (

@@ -12,12 +12,12 @@ PartitionRegistration.merge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seglog.configuration.cluster_metadata import BROKER_RESOURCE, CLUSTER_DEFAULT, METADATA_PARTITION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError
 from seglog.format.control import Voter
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FIRST_SNAPSHOT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from seglog.dataclass import dataclass
 from seglog.model import TopicPartition
 from seglog_rescue.rebuild.directories import FoundReplica
 from seglog_rescue.replicas.rule import Metadata

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
-from seglog.dataclass import dataclass
 from seglog.format.control import Voter
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FIRST_SNAPSHOT
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot

@@ -14,11 +14,11 @@ Planning collects all obstacles, not only the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError, SeglogError, raise_errors
 from seglog.format import filenames
 from seglog.format.checkpoint import (

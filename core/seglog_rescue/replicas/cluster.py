@@ -6,8 +6,8 @@ Facts of several clusters, or the same log directory twice, are refused. What ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import RefusedError
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition

@@ -12,12 +12,12 @@ Of most partitions of a broker, which are small and sound, one reading of their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptionError, SeglogError, sentence_of
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry

@@ -9,10 +9,10 @@ lacks it, and every leader since was elected among those in sync; else nobody ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from seglog.dataclass import dataclass, field
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition

@@ -9,12 +9,12 @@ copies that hold the same batches have the same marks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.format.decoder import control_batches
 
 DIGEST_BITS = 48  # so that every reader of JSON keeps a digest exactly

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from seglog.dataclass import dataclass, field
+from dataclasses import dataclass, field
+
 from seglog_rescue.replicas.digests import Mark
 from seglog_rescue.replicas.keys import KeyMark
 from seglog_rescue.replicas.lineage import Lineage

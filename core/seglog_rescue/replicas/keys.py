@@ -14,11 +14,11 @@ Kafka: LogCleanerManager.cleanableOffsets, Cleaner.shouldRetainRecord.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.decoder import control_batches
 from seglog.kernels import row_keys
 from seglog.scan.log_walk import WalkedEntries

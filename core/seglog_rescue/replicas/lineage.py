@@ -9,9 +9,8 @@ Kafka: KIP-101, KIP-279, KIP-320; LeaderEpochFileCache.endOffsetFor, UnifiedLog.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
-
-from seglog.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

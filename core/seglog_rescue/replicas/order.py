@@ -12,9 +12,9 @@ Kafka: ReplicationControlManager.handleBrokerShutdown, .handleBrokerUnfenced, Pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 
-from seglog.dataclass import dataclass, replace
 from seglog_rescue.rebuild.known import KnownPartition
 from seglog_rescue.replicas.comparison import Acknowledged, Choice, PartitionVerdict
 

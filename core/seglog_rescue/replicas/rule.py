@@ -13,9 +13,9 @@ Steps 2 and 4 are Kafka's (KIP-966, unclean recovery).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass
 from seglog_rescue.replicas.lineage import Lineage, common_end
 
 if TYPE_CHECKING:

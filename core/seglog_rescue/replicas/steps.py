@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.escaping import command_line
 from seglog.remote_path import is_url
 from seglog.units import count_text

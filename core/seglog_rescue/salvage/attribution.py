@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.storage.filesystem import FileSystem
 from seglog_rescue.salvage.chains import Chain, Pair
 from seglog_rescue.salvage.fragments import Join, block_bytes_of, fragments_of, joins_of, with_cuts, with_sure_offsets

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.layout import INT32_MAX
 from seglog_rescue.salvage.fragments import MAX_GAP, Fragment
 from seglog_rescue.salvage.likeness import Traits

@@ -13,12 +13,12 @@ of *fragments*: adjacent batches with ascending offsets, in one extent. Steps:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.decoder import checksums_match, scan_batches
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import File, FileSystem

@@ -12,13 +12,13 @@ Segments begin where they began in the parts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import FileKind, segment_file_name
 from seglog.progress import BytesRead

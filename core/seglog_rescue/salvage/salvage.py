@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata

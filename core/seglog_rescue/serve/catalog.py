@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -19,7 +20,6 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptionError, NotALogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.consumer_groups.committed_offsets import offset_commits
 from seglog.consumer_groups.coordinator_replay import CoordinatorReplay
-from seglog.dataclass import dataclass
 from seglog.errors import InputError
 from seglog.escaping import json_text
 from seglog.format.wire import WireError

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from seglog.dataclass import dataclass, field
 from seglog_rescue.serve.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from seglog_rescue.serve.endpoint import Limits
 from seglog_rescue.serve.groups import Outcome, Reply

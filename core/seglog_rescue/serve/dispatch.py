@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from seglog.dataclass import dataclass, field
 from seglog_rescue.serve import protocol, topics
 from seglog_rescue.serve.endpoint import Address, Endpoint
 from seglog_rescue.serve.fetch_answers import write_fetch_answer

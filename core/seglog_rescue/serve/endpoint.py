@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, field
 from seglog.errors import CorruptionError
 from seglog.log.loader import RecoveryReport
 from seglog_rescue.serve.catalog import Catalog

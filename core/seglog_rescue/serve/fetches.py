@@ -9,9 +9,9 @@ connection read ahead is taken first (`read_ahead`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptionError, OffsetOutOfRangeError
 from seglog.model import Isolation
 from seglog_rescue.serve.catalog import ServedPartition

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from seglog.dataclass import dataclass, field
 from seglog_rescue.serve.endpoint import Limits
 
 Token = Hashable

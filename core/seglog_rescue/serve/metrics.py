@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-
-from seglog.dataclass import dataclass, fields
+from dataclasses import dataclass, fields
 
 _MAX_HEAD_BYTES = 8 << 10
 _TIMEOUT_S = 5.0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Self
-
-from seglog.dataclass import dataclass, field
 
 _TOPIC_BYTES = 160  # an entry of a dictionary with its number, beside the bits
 

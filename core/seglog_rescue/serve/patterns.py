@@ -11,10 +11,9 @@ refused too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-
-from seglog.dataclass import dataclass, field
 
 _MOST_STEPS = 1000
 _MOST_CHARACTERS = 1000  # of a pattern

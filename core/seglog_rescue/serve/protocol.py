@@ -12,11 +12,11 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_args
 
-from seglog.dataclass import dataclass
 from seglog.model import Isolation
 from seglog_rescue.serve.request_walk import walk_of
 from seglog_rescue.serve.spans import FileSpan

@@ -10,8 +10,8 @@ What is held is an open file, and no bytes. If too many connections hold one, th
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
-from seglog.dataclass import dataclass
 from seglog.errors import SeglogError
 from seglog.model import Isolation
 from seglog_rescue.serve.endpoint import Endpoint

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 from seglog_rescue.serve.committed import CommittedOffsets, OffsetsFile
 from seglog_rescue.serve.connection import Connection, RequestBudget

@@ -15,13 +15,13 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
 from seglog.format.decoder import wrong_checksum

@@ -10,11 +10,11 @@ The caller holds the log directory's lock from before the plan was made.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass
 from seglog.errors import SeglogError
 from seglog.format import filenames
 from seglog.progress import BytesRead

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.model import TopicPartition
 from seglog.storage.room import room_for_indexes
 from seglog.units import count_text

@@ -12,6 +12,7 @@ as the coordinator would have ended it. Without a coordinator's log it is ABORT,
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
-from seglog.dataclass import dataclass, replace
 from seglog.errors import RefusedError
 from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition

@@ -22,11 +22,11 @@ SubscriptionState.maybeCompleteValidation, Metadata.updateLastSeenEpochIfNewer).
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.format.columns import Records
 from seglog.format.compression import compress, decompress
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit

@@ -13,11 +13,11 @@ Indexes, snapshots and leader epochs are rebuilt from the batches, so their padd
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState

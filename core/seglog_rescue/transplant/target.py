@@ -8,6 +8,7 @@ another replica could make the broker truncate it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from seglog.configuration.cluster_metadata import (
 )
 from seglog.configuration.settings import differing_owner, identity_of, metadata_directories
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.model import TopicPartition

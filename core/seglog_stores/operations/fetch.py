@@ -23,9 +23,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checksum import crc32c

@@ -9,8 +9,8 @@ announced walk has passed are not read again, unless it was announced so; their 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
-from seglog.dataclass import dataclass
 from seglog_stores.remote.limits import Limits
 
 _WALKS = 16  # of one file at a time

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass
 from seglog.storage.bytes_cache import BytesCache
 from seglog_stores.remote.ahead import AnnouncedWalks
 from seglog_stores.remote.limits import Limits

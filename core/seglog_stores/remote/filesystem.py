@@ -12,12 +12,12 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
-from seglog.dataclass import dataclass
 from seglog.errors import GONE, RefusedError
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from seglog.dataclass import dataclass
 from seglog.errors import ConfigError
 from seglog.units import parse_duration, parse_integer, parse_size
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from seglog.dataclass import dataclass
+from dataclasses import dataclass
 
 _ANSWER_BYTES = 64 << 10
 _REGION_HEADER = "x-amz-bucket-region"

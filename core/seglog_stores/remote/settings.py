@@ -8,8 +8,8 @@ Credentials belong together: a given key is never combined with a token from the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from seglog.dataclass import dataclass, field
 from seglog.errors import ConfigError
 from seglog_stores.remote.limits import VARIABLES as LIMITS
 

@@ -8,11 +8,11 @@ object: a changed object is an error, never a mixture of two versions. Requests 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seglog import extras
 from seglog.clock import Clock
-from seglog.dataclass import dataclass, replace
 from seglog.errors import ChangedObjectError, ConfigError, UnsupportedError
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
 from seglog.storage.traffic import Traffic

@@ -10,13 +10,13 @@ import errno
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptTierError, UnsupportedError
 from seglog.format.compression import decompress_into
 from seglog.format.payloads import DecompressionError

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptionError
 from seglog.format.checkpoint import EpochEntry
 from seglog.layout import INT64_MAX

@@ -8,10 +8,10 @@ which only `seglog tiers` shows. The manifest also contains a broker's checkpoin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptTierError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_leader_epochs, format_offset_checkpoint

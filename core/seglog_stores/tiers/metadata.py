@@ -7,10 +7,10 @@ state of a segment that was added before. The topic's partitions are read like a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import NotALogError
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState, decode_remote_metadata

@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.dataclass import dataclass
 from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.checksum import crc32c

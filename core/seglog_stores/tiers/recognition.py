@@ -7,11 +7,11 @@ for a path that is one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.dataclass import dataclass
 from seglog.format import filenames
 from seglog.format.tier_names import (
     COMMITTED,

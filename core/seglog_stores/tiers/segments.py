@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import ConfigError, CorruptCheckpointError, CorruptTierError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, FileState, parse_file_name

@@ -9,10 +9,10 @@ their own checksums; digests are compared by `seglog backup verify` and by a res
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.format.filenames import parse_partition_directory

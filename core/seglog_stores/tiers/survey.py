@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError
 from seglog.remote_path import why_absent
 from seglog.storage import links

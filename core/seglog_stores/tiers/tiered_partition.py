@@ -8,9 +8,9 @@ broker's partition directory looks, and a restored one. A file that the local di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seglog.dataclass import dataclass, field, replace
 from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name

@@ -12,6 +12,7 @@ Steps for each `.log`:
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, replace
 from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_file_name, parse_partition_directory

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.kernels import render
 from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.log_walk import WalkedEntries

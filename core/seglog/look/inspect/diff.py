@@ -11,13 +11,13 @@ Batches are merged by offset, in constant memory; adjacent differences of the sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass, field, replace
 from seglog.format.columns import Records
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import LogWalk, is_whole

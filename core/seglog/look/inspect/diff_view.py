@@ -13,10 +13,10 @@ Two keyed hashes replace the bytes: two different keys or values collide with a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.format.decoder import control_batches
 from seglog.kernels import row_keys
 from seglog.look.inspect.diff import Difference

@@ -11,6 +11,7 @@ ScramDelta, DelegationTokenDelta, ProducerIdsDelta; PartitionRegistration.merge,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.configuration.precedence import Settings
 from seglog.configuration.sensitive import HIDDEN, is_sensitive
 from seglog.configuration.settings import DirectorySettings
-from seglog.dataclass import dataclass, field
 from seglog.errors import NotALogError
 from seglog.format.control import Voter
 from seglog.format.wire import FramedRecord

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from seglog.dataclass import dataclass, replace
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.decoder import scan_batches

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.round import KAFKA_BYTES_PER_ENTRY
 from seglog.clock import FixedClock
 from seglog.configuration.keys import CleanerConfig, LogConfig
-from seglog.dataclass import dataclass
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
 from seglog.storage.filesystem import FileSystem

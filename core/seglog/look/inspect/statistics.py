@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.dataclass import dataclass
 from seglog.format.compression import compress, decompress
 from seglog.format.decoder import control_batches
 from seglog.kernels import sketch

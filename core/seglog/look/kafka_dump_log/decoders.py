@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from seglog.dataclass import dataclass
 from seglog.doors import door
 from seglog.errors import UnsupportedError
 from seglog.format import coordinator

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError
 from seglog.format.columns import Records
 from seglog.format.decoder import control_batches

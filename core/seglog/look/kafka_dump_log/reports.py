@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-from seglog.dataclass import dataclass
 
 _MOST_LINES = 100_000  # per kind and file; more are only counted
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
-
-from seglog.dataclass import asdict, dataclass, field
 
 
 class CompactionState(Enum):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean, round_down
 from seglog.configuration.keys import LogConfig
-from seglog.dataclass import dataclass, field
 from seglog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from seglog.log.outline import Checkpoints, OutlinedLog, outline
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_retention

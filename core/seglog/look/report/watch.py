@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
-from seglog.dataclass import dataclass, field
 from seglog.errors import SeglogError
 from seglog.storage.untouched import Glimpse, glance, modified_ns, names_of_directories, size_of
 

@@ -24,11 +24,11 @@ import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from seglog.dataclass import asdict, dataclass, field
 from seglog.errors import CorruptionError, UnsupportedError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.scan.listing import SEGMENT_KINDS

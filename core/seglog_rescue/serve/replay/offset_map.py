@@ -11,9 +11,9 @@ import csv
 import io
 from bisect import bisect_right
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.dataclass import dataclass
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem

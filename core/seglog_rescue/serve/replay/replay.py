@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.consumer_groups.group_states import SHARE
-from seglog.dataclass import dataclass
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition

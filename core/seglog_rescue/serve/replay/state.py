@@ -8,10 +8,10 @@ and the log's end (`serve.replay.replay`).
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seglog.dataclass import asdict, dataclass, field
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem, write_atomically

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from seglog import extras
-from seglog.dataclass import dataclass
 from seglog.errors import IncompleteError, RefusedError, UnsupportedError
 from seglog.model import Header, Record, TopicPartition
 
