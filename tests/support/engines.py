@@ -182,7 +182,7 @@ ENGINES = (
         'write_dataset(orders, "copy", format="parquet")',
         _read_dataset,
         _written_dataset,
-        streams=False,  # 8 million rows wait for its writer
+        streams=False,  # rows wait for its writer
     ),
     Engine(
         "deltalake",
