@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from seglog.units import count_text
@@ -144,7 +143,7 @@ def show_overviews(
         )
 
 
-@dataclass
+@dataclasses.dataclass
 class Total:
     """The sums of a listing; `size` in bytes."""
 
