@@ -121,7 +121,7 @@ class CopyVerdict:
     @property
     def holes(self) -> tuple[Hole, ...]:
         """Its damage."""
-        return *self.copy.facts.holes, *self.copy.facts.falls
+        return self.copy.facts.damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ class _Partition:
             words.append(f"newest leader epoch {best.lineage.newest_epoch}")
         if any(other.lineage.end < best.lineage.end for other in others):
             words.append(f"longest log, to offset {best.lineage.end - 1}")
-        if not (best.holes or best.falls) and any(other.holes or other.falls for other in others):
+        if not best.damage and any(other.damage for other in others):
             words.append("undamaged")
         if not words:
             words.append("the only copy" if not others else "the copies end alike")

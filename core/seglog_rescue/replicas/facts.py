@@ -70,6 +70,11 @@ class ReplicaFacts:
         return f"{self.topic}-{self.partition}"
 
     @property
+    def damage(self) -> tuple[Hole, ...]:
+        """The ranges that are damaged or missing, and the batches with wrong leader epochs."""
+        return *self.holes, *self.falls
+
+    @property
     def on_disk(self) -> Lineage:
         """The log as it lies on disk."""
         return Lineage.of(self.start, self.disk_end, self.epochs)

@@ -65,13 +65,13 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
         choices = [question.choice for question in asked]
         tried = [tuple(sorted(every, key=lambda node: (-choices.count(node), node))), tuple(every)]
     groups = _grouped(asked)
-    best = min(tried, key=lambda order: (_total(groups, order), _early(groups, order), order))
+    best = min(tried, key=lambda order: (_rank(groups, order), order))
     leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
     in_question = set[str]()
     for question in asked:
         possible, by_hand = question.election(best)
-        leaders[question.name] = question.worst_leader(best)
+        leaders[question.name] = question.worst(possible)
         if len(possible) > 1:
             in_question.add(question.name)
         if by_hand:
@@ -124,16 +124,13 @@ class _Question:
                 if elected == node or node not in self.electable:
                     return (elected,), True
                 waiting = (node, *(each for each in order[number + 1 :] if each in self.electable))
-                by_hand = self._worst(waiting) >= self._worst((elected,)) or len(waiting) == 1
+                by_hand = self.cost(self.worst(waiting)) >= self.cost(elected) or len(waiting) == 1
                 return (node, elected) if by_hand else waiting, by_hand
         return (self.choice,), True
 
-    def _worst(self, leaders: Sequence[int]) -> Cost:
-        return max(map(self.cost, leaders))
-
-    def worst_leader(self, order: Sequence[int]) -> int:
-        """Returns who loses the most of those who may lead."""
-        return max(self.election(order)[0], key=self.cost)
+    def worst(self, leaders: Sequence[int]) -> int:
+        """Returns who of them loses the most as the leader."""
+        return max(leaders, key=self.cost)
 
     def cost(self, leader: int) -> Cost:
         """Returns what a leader loses; one without a copy loses all, and more than any that has one."""
@@ -158,20 +155,16 @@ def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
     return list(counted.values())
 
 
-def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
-    costs = [(question.cost(question.worst_leader(order)), number) for question, number in groups]
-    return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
-
-
-def _early(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> int:
-    """Returns how many damaged copies start before their leaders: their brokers must be stopped once more."""
-    early = 0
+def _rank(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
+    """Returns what an order loses, and last how many damaged copies start before their leaders: their brokers must be
+    stopped once more."""
+    loss, early = [0, 0, 0], 0
     for question, number in groups:
-        if question.damaged:
-            leader = question.worst_leader(order)
-            before = order[: order.index(leader)] if leader in order else order
-            early += number * sum(node in before for node in question.damaged)
-    return early
+        leader = question.worst(question.election(order)[0])
+        loss = [total + part * number for total, part in zip(loss, question.cost(leader), strict=True)]
+        before = order[: order.index(leader)] if leader in order else order
+        early += number * sum(node in before for node in question.damaged)
+    return (*loss, early)
 
 
 def leader_choice(verdict: PartitionVerdict, start: Start) -> Choice | None:

@@ -36,6 +36,11 @@ class Candidate:
     holes: tuple[tuple[int, int], ...] = ()
     falls: int = 0
 
+    @property
+    def damage(self) -> int:
+        """The number of damaged or missing offsets, and of batches with a wrong leader epoch."""
+        return sum(end - first for first, end in self.holes) + self.falls
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
@@ -78,9 +83,8 @@ def ranked(
 
     def order(candidate: Candidate) -> tuple[int, ...]:
         lineage = candidate.lineage
-        damaged = sum(end - first for first, end in candidate.holes) + candidate.falls
         synced = current and in_sync(candidate)
-        return -synced, -lineage.newest_epoch, lost[id(candidate)], -lineage.end, damaged
+        return -synced, -lineage.newest_epoch, lost[id(candidate)], -lineage.end, candidate.damage
 
     ordered = sorted(candidates, key=lambda candidate: (order(candidate), candidate.node))
     equals = [candidate for candidate in ordered if order(candidate) == order(ordered[0])]

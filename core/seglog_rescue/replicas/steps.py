@@ -211,7 +211,7 @@ def _replaced(verdict: PartitionVerdict, start: Start) -> list[Copy]:
     if leader is None:
         return []
     others = [copy for copy in copies.values() if copy is not leader and not is_url(copy.facts.directory)]
-    return [copy for copy in others if copy.facts.holes or copy.facts.falls or loses_keys(leader, copy)]
+    return [copy for copy in others if copy.facts.damage or loses_keys(leader, copy)]
 
 
 def _can_be_replaced(verdict: PartitionVerdict, copy: Copy, start: Start) -> bool:
