@@ -22,6 +22,7 @@ from seglog.format.filenames import is_taken_for_partition, parse_partition_dire
 from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.format.uuids import parse_uuid
 from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import TopicPartition
 
 SNAPSHOT_BYTES_LIMIT = 512 << 20
 TAIL_BYTES = 4096
@@ -89,6 +90,14 @@ class StoredPartition:
     cut: int | None
     damage: tuple[StoredDamage, ...]
     files: tuple[StoredFile, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """What the directory's name says, which the reader of manifests has checked."""
+        parsed = parse_partition_directory(self.name)
+        if parsed is None:
+            raise AssertionError("the manifest's reader checks names")
+        return parsed.topic_partition
 
 
 @dataclass(frozen=True, slots=True)

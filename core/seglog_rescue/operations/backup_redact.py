@@ -88,6 +88,7 @@ class BackupRedaction:
         self._progress, self._started_ms = progress, clock.now_ms()
         self._snapshots: dict[str, Snapshot] = {}
         self._parts: dict[tuple[TopicPartition, str, int, Extents], _Part] = {}
+        self._touched_logs: dict[tuple[TopicPartition, str, Extents], list[_Part]] = {}
         self._remembered = Remembered(request.selection, request.erasure, secrets.token_bytes(32))
         self.files: list[RewrittenFile] = []
         self.removed = 0  # objects
@@ -100,8 +101,7 @@ class BackupRedaction:
         or partition that no snapshot has; UnsupportedError, CorruptTierError for a damaged manifest, OSError.
         """
         self._search_new()
-        names = [each.name for each in self._partitions()]
-        there = set(map(_topic_partition, names))
+        there = {each.topic_partition for each in self._partitions()}
         missing = [str(key) for key in self.request.selection.offsets if key not in there]
         missing += sorted(self._topics - {key.topic for key in there})
         if missing:
@@ -174,6 +174,7 @@ class BackupRedaction:
                 self._search_log(files, place, file, name)
 
     def _search_log(self, files: FileSystem, place: TierPlace, file: StoredFile, name: FileName) -> None:
+        parts: list[_Part] = []
         start, first, extents = 0, 0, file.extents
         for end in range(1, len(extents) + 1):
             key = (place.topic_partition, file.name, start, extents[first:end])
@@ -183,7 +184,10 @@ class BackupRedaction:
                 if part is None:
                     continue  # a batch goes on in the next extent
                 self._parts[key] = part
-            start, first = start + self._parts[key].size, end
+            parts.append(self._parts[key])
+            start, first = start + parts[-1].size, end
+        if any(part.touched.batches for part in parts):
+            self._touched_logs[place.topic_partition, file.name, extents] = parts
 
     def _part(
         self, segment: LogSegment, place: TierPlace, start: int, extents: Extents, *, is_last: bool
@@ -308,25 +312,29 @@ class BackupRedaction:
         indexes: dict[tuple[Extents, Extents], Extents],
         anew: dict[Extents, int],
     ) -> StoredPartition:
-        key, folder = _topic_partition(partition.name), folder_of(partition)
-        of_index: dict[str, tuple[Extents, dict[int, tuple[int, int]]]] = {}  # by name: its log, rewritten batches
-        files: list[StoredFile] = []
+        folder = folder_of(partition)
+        logs: dict[str, list[_Part]] = {}
+        of_index: dict[str, tuple[Extents, dict[int, tuple[int, int]]]] = {}  # by name: its log, changed sizes in it
         for file in partition.files:
-            parts = self._parts_of(key, file)
-            if not any(part.touched.batches for part in parts):
+            parts = self._touched_logs.get((partition.topic_partition, file.name, file.extents))
+            if parts is None:
                 continue
+            logs[file.name] = parts
             sizes = {
                 batch.position: (batch.size, part.sizes[batch.position])
                 for part in parts
                 for batch in part.touched.batches
             }
-            for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-                of_index[file.name.replace(FileKind.LOG.value, kind.value, 1)] = file.extents, sizes
+            offsets, times = (
+                file.name.replace(FileKind.LOG.value, kind.value, 1)
+                for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+            )
+            of_index[offsets], of_index[times] = (file.extents, sizes), (file.extents, {})  # times have no positions
+        files: list[StoredFile] = []
         for file in partition.files:
-            parts = self._parts_of(key, file)
             extents: Extents = ()
-            if any(part.touched.batches for part in parts):
-                for part in parts:
+            if file.name in logs:
+                for part in logs[file.name]:
                     extents += part.new if part.new is not None else mover.moved(file.name, folder, part.extents)
             elif file.name in of_index:
                 if self.request.erasure.whole_record:
@@ -338,21 +346,10 @@ class BackupRedaction:
                 continue
             anew[extents] = 0
             files.append(replace(file, inode=file.inode | _NOT_THE_SOURCES, extents=extents))
-        if not of_index:
+        if not logs:
             return replace(partition, files=tuple(files))
         seen = hashlib.sha256(f"redacted {partition.seen}".encode()).hexdigest()[:32]
         return replace(partition, seen=seen, files=tuple(files))
-
-    def _parts_of(self, key: TopicPartition, file: StoredFile) -> list[_Part]:
-        """Returns the parts of a log that was searched; none for other files."""
-        parts: list[_Part] = []
-        start, first = 0, 0
-        for end in range(1, len(file.extents) + 1):
-            part = self._parts.get((key, file.name, start, file.extents[first:end]))
-            if part is not None:
-                parts.append(part)
-                start, first = start + part.size, end
-        return parts
 
     def _index(
         self,
@@ -364,8 +361,7 @@ class BackupRedaction:
         indexes: dict[tuple[Extents, Extents], Extents],
     ) -> Extents:
         """Returns an index with the positions that its batches have now."""
-        is_same = not file.name.partition(".")[2].startswith(FileKind.OFFSET_INDEX.value[1:])
-        if is_same or all(before == after for before, after in sizes.values()):
+        if all(before == after for before, after in sizes.values()):
             return mover.moved(file.name, folder, file.extents)
         if (file.extents, log) not in indexes:
             stored = b"".join(piece for extent in file.extents for piece in self._repository.extent_pieces(extent))
@@ -394,7 +390,7 @@ class BackupRedaction:
             for directory, place in zip(view.snapshot.directories, view.log_directories, strict=True):
                 paths |= {("", file.name, file.extents): place / file.name for file in directory.files}
                 for partition in directory.partitions:
-                    if self._topics and _topic_partition(partition.name).topic not in self._topics:
+                    if self._topics and partition.topic_partition.topic not in self._topics:
                         continue
                     where = place / partition.name
                     paths |= {(partition.name, file.name, file.extents): where / file.name for file in partition.files}
@@ -406,11 +402,6 @@ class BackupRedaction:
         report = made_report(self.request, self._started_ms, self._clock.now_ms(), self.found, self.files)
         searched = None if traces is None else self._searched
         return replace(report, elsewhere=self.request.elsewhere, searched=searched, traces=traces or ())
-
-
-def _topic_partition(name: str) -> TopicPartition:
-    topic, _, partition = name.rpartition("-")
-    return TopicPartition(topic, int(partition))
 
 
 def _moved(mover: ExtentMover, folder: str, file: StoredFile) -> StoredFile:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
-from seglog.format.filenames import parse_partition_directory
 from seglog.format.manifest_fields import json_fields
 from seglog.format.snapshot_manifest import (
     FORMAT,
@@ -149,13 +148,10 @@ class ShownSnapshot:
         """Yields the partitions."""
         for directory, shown in zip(self.snapshot.directories, self.log_directories, strict=True):
             for partition in directory.partitions:
-                parsed = parse_partition_directory(partition.name)
-                if parsed is None:
-                    raise AssertionError("the manifest's reader checks names")
                 yield TierPlace(
                     shown / partition.name,
                     Layout.SNAPSHOT,
-                    parsed.topic_partition,
+                    partition.topic_partition,
                     partition.topic_id,
                     kept=KeptPartition(self.repository, partition, self.status),
                 )

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import seglog
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.format.compression import compress
+from seglog.format.snapshot_manifest import StoredPartition
 from seglog.locations import parse_location
 from seglog.model import Compression, TopicPartition
 from seglog.operations.redact import RedactionRequest
@@ -24,6 +26,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog_rescue.backup.erasures import known_erasures
+from seglog_rescue.backup.moving import with_files
 from seglog_rescue.backup.pruning import KeepRules, prune
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
@@ -144,6 +147,24 @@ def test_what_is_erased_is_in_no_object_and_everything_else_as_it_was(tmp_path: 
             assert values(new / name) == values(old / name)
             assert (new / name / LOG).read_bytes() == (old / name / LOG).read_bytes()
             assert list(seglog.verify(new / name)) == []
+
+
+def test_a_partition_that_a_manifest_names_in_another_state_is_searched_too(tmp_path: Path) -> None:
+    """The reader of manifests takes the names of all partition directories; `backup` stores those that are served."""
+    logs, place = logs_in(tmp_path / "logs"), tmp_path / "backup"
+    run(logs, place)
+    repository = repository_at(place)
+    (identity,) = repository.ids()
+    stray = "small-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-stray"
+
+    def renamed(partition: StoredPartition) -> StoredPartition:
+        return replace(partition, name=stray) if partition.name == "small-0" else partition
+
+    repository.replace(with_files(repository.read(identity), renamed, lambda file: file))
+    assert redacted(repository, topics=("small",)).found[0].topic_partition == TopicPartition("small", 0)
+    redacted(repository)
+    assert objects_with(repository, SECRET) == []
+    require_whole(repository)
 
 
 def test_what_snapshots_share_is_searched_and_written_anew_once(tmp_path: Path) -> None:
