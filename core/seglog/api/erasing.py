@@ -33,19 +33,24 @@ from seglog.scan.offset_set import OffsetSet
 Offsets = Mapping[TopicPartition | str, Iterable[int]]
 
 
-class RedactionKeywords(TypedDict, total=False):
-    """The keyword arguments of `redact`: the fields of `_Redacted`."""
+class ErasureKeywords(TypedDict, total=False):
+    """The keyword arguments that say what is erased: the fields of `Erasing`."""
 
     keys: Iterable[bytes] | None
     offsets: Offsets | None
     erase: str
-    fill: str
     digest_keys: bool
     drop_headers: bool
-    replicas: int | None
-    tiers_done: bool
     request: str
     verify: bool
+
+
+class RedactionKeywords(ErasureKeywords, total=False):
+    """The keyword arguments of `redact`: the fields of `_Redacted`."""
+
+    fill: str
+    replicas: int | None
+    tiers_done: bool
     metadata_directory: Location | None
 
 
@@ -53,35 +58,52 @@ class RedactionArguments(RedactionKeywords, CommonArguments, total=False):
     """Those of `redact`, and those of every function."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Redacted:
-    """What to erase where, as the caller said it. `request` is its name in the operator's books."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasing:
+    """What to erase, as the caller said it. `request` is its name in the operator's books."""
 
-    paths: tuple[Path, ...]
     keys: Iterable[bytes] | None = None
     offsets: Offsets | None = None
     erase: str = "value"
-    fill: str = "null"
     digest_keys: bool = False
     drop_headers: bool = False
-    replicas: int | None = None
-    tiers_done: bool = False
     request: str = ""
     verify: bool = False
+
+    def requested(
+        self, *, dry_run: bool, zeros: bool = False, replicas: int | None = None, tiers_done: bool = False
+    ) -> RedactionRequest:
+        """Returns the request. Raises TypeError, ValueError."""
+        return RedactionRequest.of(
+            _selection(self.keys, self.offsets),
+            whole_record=one_of("erase", self.erase, ("value", "record")) == "record",
+            zeros=zeros,
+            digest_keys=flag("digest_keys", self.digest_keys),
+            drop_headers=flag("drop_headers", self.drop_headers),
+            replicas=replicas,
+            tiers_done=tiers_done,
+            dry_run=dry_run,
+            reference=self.request,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Redacted(Erasing):
+    """What to erase from the logs at `paths`."""
+
+    paths: tuple[Path, ...]
+    fill: str = "null"
+    replicas: int | None = None
+    tiers_done: bool = False
     metadata_directory: Location | None = None
 
     def report(self, work: Workspace, *, dry_run: bool) -> RedactionReport:
         """Does it, or finds out what would be done. Raises TypeError, ValueError, and the errors of `redaction`."""
-        asked = RedactionRequest.of(
-            selection_of(self.keys, self.offsets),
-            whole_record=one_of("erase", self.erase, ("value", "record")) == "record",
+        asked = self.requested(
             zeros=one_of("fill", self.fill, ("null", "zeros")) == "zeros",
-            digest_keys=flag("digest_keys", self.digest_keys),
-            drop_headers=flag("drop_headers", self.drop_headers),
             replicas=None if self.replicas is None else within("replicas", self.replicas, 1, INT32_MAX),
             tiers_done=flag("tiers_done", self.tiers_done),
             dry_run=dry_run,
-            reference=self.request,
         )
         verify, targets = flag("verify", self.verify), resolve_paths(work.fs, self.paths)
         sources = Sources({}, metadata_directory=optional_path("metadata_directory", self.metadata_directory))
@@ -110,7 +132,7 @@ def plan_redact(*paths: Location, **given: Unpack[RedactionArguments]) -> Redact
     """
     named = tuple(paths_of(paths))
     work, keywords = request_of(given, RedactionKeywords, named)
-    return _Redacted(named, **keywords).report(work, dry_run=True)
+    return _Redacted(paths=named, **keywords).report(work, dry_run=True)
 
 
 @public_verb(_Redacted)
@@ -141,11 +163,10 @@ def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionRe
     """
     named = tuple(local_paths_of(paths))
     work, keywords = request_of(given, RedactionKeywords, named)
-    return _Redacted(named, **keywords).report(work, dry_run=False)
+    return _Redacted(paths=named, **keywords).report(work, dry_run=False)
 
 
-def selection_of(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:
-    """Returns what is chosen by one of the two. Raises TypeError, ValueError."""
+def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:
     if (keys is None) == (offsets is None):
         raise TypeError("say which records: `keys` or `offsets`")
     if keys is not None:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Unpack
 
-from seglog.api.calling import public
-from seglog.api.erasing import Offsets, selection_of
-from seglog.arguments import flag, number, one_of, several
+from seglog.api.calling import public, public_verb
+from seglog.api.erasing import Erasing, ErasureKeywords
+from seglog.arguments import flag, number, several
+from seglog.clock import Clock
 from seglog.errors import ArgumentError
 from seglog.format.snapshot_manifest import Snapshot
-from seglog.operations.redact import RedactionReport, RedactionRequest
+from seglog.operations.redact import RedactionReport
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -24,6 +27,7 @@ from seglog.operations.workspace import (
     optional_integer,
     optional_time,
     path_of,
+    request_of,
     warn,
     workspace_of,
 )
@@ -235,42 +239,47 @@ def _prune(
     return prune_repository(_opened(repository, common), rules, now_ms, grace, dry_run=dry_run)
 
 
-@public
-def plan_redact_backup(
-    repository: Location,
-    *,
-    keys: Iterable[bytes] | None = None,
-    offsets: Offsets | None = None,
-    erase: str = "value",
-    digest_keys: bool = False,
-    drop_headers: bool = False,
-    topics: Iterable[str] = (),
-    request: str = "",
-    verify: bool = False,
-    **common: Unpack[CommonArguments],
-) -> RedactionReport:
+class BackupRedactionKeywords(ErasureKeywords, total=False):
+    """The keyword arguments of `redact_backup`: the fields of `_RedactedBackup`."""
+
+    topics: Iterable[str]
+
+
+class BackupRedactionArguments(BackupRedactionKeywords, CommonArguments, total=False):
+    """Those of `redact_backup`, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RedactedBackup(Erasing):
+    """What to erase from the snapshots of a repository; of `topics`, if any, only those are searched."""
+
+    topics: Iterable[str] = ()
+
+    def report(self, repository: Path, clock: Clock, *, dry_run: bool, resume: bool = False) -> RedactionReport:
+        """Does it, or finds out what would be done. Raises as `redact_backup`."""
+        asked, is_verified = self.requested(dry_run=dry_run), flag("verify", self.verify)
+        names = several("topics", self.topics, "an iterable of names")
+        work = BackupRedaction(opened(machine_files(), repository), clock, asked, names)
+        work.search()
+        if not dry_run:
+            work.apply(resume=resume)
+        return work.report(work.prove() if is_verified else None)
+
+
+@public_verb(_RedactedBackup)
+def plan_redact_backup(repository: Location, **given: Unpack[BackupRedactionArguments]) -> RedactionReport:
     """Returns what `redact_backup` would erase now; with `verify` also where copies are. Changes nothing.
 
     The example of that function shows it.
     """
-    asked = _erasure(keys, offsets, erase, request, digest_keys=digest_keys, drop_headers=drop_headers, dry_run=True)
-    return _redacted(repository, asked, topics, common, verify=verify, resume=False)
+    work, keywords = request_of(given, BackupRedactionKeywords, ())
+    place = path_of("repository", repository)
+    return _RedactedBackup(**keywords).report(place, work.clock, dry_run=True)
 
 
-@public
+@public_verb(_RedactedBackup)
 def redact_backup(
-    repository: Location,
-    *,
-    keys: Iterable[bytes] | None = None,
-    offsets: Offsets | None = None,
-    erase: str = "value",
-    digest_keys: bool = False,
-    drop_headers: bool = False,
-    topics: Iterable[str] = (),
-    request: str = "",
-    verify: bool = False,
-    resume: bool = False,
-    **common: Unpack[CommonArguments],
+    repository: Location, *, resume: bool = False, **given: Unpack[BackupRedactionArguments]
 ) -> RedactionReport:
     """Erases the records with these `keys`, or at these `offsets` of each partition, from all snapshots, for good.
 
@@ -293,45 +302,9 @@ def redact_backup(
     ...         plan.found[0].records, report.complete, [record.value for record in log.records()]
     (1, True, [None])
     """
-    asked = _erasure(keys, offsets, erase, request, digest_keys=digest_keys, drop_headers=drop_headers, dry_run=False)
-    return _redacted(repository, asked, topics, common, verify=verify, resume=flag("resume", resume))
-
-
-def _erasure(
-    keys: Iterable[bytes] | None,
-    offsets: Offsets | None,
-    erase: str,
-    reference: str,
-    *,
-    digest_keys: bool,
-    drop_headers: bool,
-    dry_run: bool,
-) -> RedactionRequest:
-    return RedactionRequest.of(
-        selection_of(keys, offsets),
-        whole_record=one_of("erase", erase, ("value", "record")) == "record",
-        digest_keys=flag("digest_keys", digest_keys),
-        drop_headers=flag("drop_headers", drop_headers),
-        dry_run=dry_run,
-        reference=reference,
-    )
-
-
-def _redacted(
-    repository: Location,
-    asked: RedactionRequest,
-    topics: Iterable[str],
-    common: CommonArguments,
-    *,
-    verify: bool,
-    resume: bool,
-) -> RedactionReport:
-    names, is_verified = several("topics", topics, "an iterable of names"), flag("verify", verify)
-    work = BackupRedaction(_opened(repository, common), workspace_of(common).clock, asked, names)
-    work.search()
-    if not asked.dry_run:
-        work.apply(resume=resume)
-    return work.report(work.prove() if is_verified else None)
+    work, keywords = request_of(given, BackupRedactionKeywords, ())
+    place, is_resumed = path_of("repository", repository), flag("resume", resume)
+    return _RedactedBackup(**keywords).report(place, work.clock, dry_run=False, resume=is_resumed)
 
 
 def _opened(repository: Location, common: CommonArguments) -> Repository:
