@@ -10,6 +10,7 @@ from typing import Any
 
 NOT_INSTALLED = "{} is not installed: pip install --group dev --group engines"
 LATE = '"offset" >= 3990 and partition = 1'  # what `Engine.offsets` asks for
+_LATE_OFFSETS = f'select "offset" from orders where {LATE} order by 1'
 _KEYS = 'select count(*), count(distinct key), sum("offset") from orders'
 
 
@@ -90,6 +91,20 @@ def _last_of_pyarrow(table: Any, _home: Path) -> None:
         pass
 
 
+def _of_pandas(table: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(table.to_pandas(), schema=table.schema, preserve_index=False)
+
+
+def _late_of_pandas(table: Any) -> list[int]:
+    import pyarrow.compute as pc
+
+    late = (pc.field("offset") >= 3990) & (pc.field("partition") == 1)
+    found: list[int] = table.to_pandas(columns=["offset"], filter=late)["offset"].tolist()
+    return found
+
+
 def _daft(table: Any) -> Any:
     import daft
 
@@ -144,7 +159,7 @@ ENGINES = (
         lambda table, _home: _duckdb(table, _KEYS),
         streams=True,
         pushes=True,
-        offsets=lambda table: _late(_duckdb(table, f'select "offset" from orders where {LATE} order by 1')),
+        offsets=lambda table: _late(_duckdb(table, _LATE_OFFSETS)),
     ),
     Engine(
         "Polars",
@@ -164,7 +179,7 @@ ENGINES = (
         lambda table, _home: _datafusion(table, _KEYS),
         streams=True,
         pushes=True,
-        offsets=lambda table: _late(_datafusion(table, f'select "offset" from orders where {LATE} order by 1')),
+        offsets=lambda table: _late(_datafusion(table, _LATE_OFFSETS)),
     ),
     Engine(
         "pyarrow",
@@ -225,20 +240,6 @@ ENGINES = (
         lambda table, _home: table.to_pandas(),
         streams=False,
         pushes=True,
-        offsets=lambda table: _late_of_pandas(table),
+        offsets=_late_of_pandas,
     ),
 )
-
-
-def _of_pandas(table: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_pandas(table.to_pandas(), schema=table.schema, preserve_index=False)
-
-
-def _late_of_pandas(table: Any) -> list[int]:
-    import pyarrow.compute as pc
-
-    late = (pc.field("offset") >= 3990) & (pc.field("partition") == 1)
-    found: list[int] = table.to_pandas(columns=["offset"], filter=late)["offset"].tolist()
-    return found
