@@ -437,10 +437,12 @@ def prune(
 
     Space comes free later: a run that is going on may build on a removed snapshot, so what only that one named stays
     for the grace period, and the first prune after it removes it. The remains of runs that were cut short go in the
-    same way. No run may take longer than --grace; 0 is for repositories into which nobody writes now.
+    same way. No run may take longer than --grace; 0 is for repositories that nobody uses now.
 
-    A pack of small pieces goes when no snapshot names any of them. A prune that is cut short leaves every listed
-    snapshot whole. It removes nothing if a manifest is damaged, because what that names is not known.
+    A pack of small pieces goes when no snapshot names any of them. If snapshots name less than half of it, that is
+    stored in a new pack, and the old one goes in the same way; whoever reads a snapshot in place for longer opens it
+    again. A prune that is cut short leaves every listed snapshot
+    whole. It removes nothing if a manifest is damaged, because what that names is not known.
 
     Examples:
       seglog backup prune /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
@@ -457,13 +459,15 @@ def prune(
         for identity in done.removed:
             session.console.json({"type": "removed", "snapshot": identity})
         counts = {"removed": len(done.removed), "kept": len(done.staying), "objects": done.objects, "bytes": done.bytes}
-        session.console.json({"type": "summary", "exit_code": 0, **counts})
+        line = {"type": "summary", "exit_code": 0, **counts, "packs_written_anew": done.packs}
+        session.console.json(line)
         return ExitCode.DONE
     for identity in done.removed:
         session.console.line(identity)
-    verb = "would be removed" if dry_run else "removed"
-    what = f"{count_text(len(done.removed), 'snapshot')} {verb}, {len(done.staying)} kept"
-    session.console.message(f"{what}; {bytes_text(done.bytes)} in {count_text(done.objects, 'object')} {verb}")
+    would = "would be " if dry_run else ""
+    what = f"{count_text(len(done.removed), 'snapshot')} {would}removed, {len(done.staying)} kept"
+    what += f"; {bytes_text(done.bytes)} in {count_text(done.objects, 'object')} {would}removed"
+    session.console.message(what + (f"; {count_text(done.packs, 'pack')} {would}written anew" if done.packs else ""))
     return ExitCode.DONE
 
 

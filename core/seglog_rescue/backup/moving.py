@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -105,6 +106,21 @@ def with_files(
         for directory in snapshot.directories
     )
     return replace(snapshot, directories=directories)
+
+
+def moved_file(mover: ExtentMover, folder: str, file: StoredFile) -> StoredFile:
+    """Returns a file without extents in objects that go."""
+    return replace(file, extents=mover.moved(file.name, folder, file.extents))
+
+
+def moved_snapshot(mover: ExtentMover, snapshot: Snapshot) -> Snapshot:
+    """Returns a snapshot without extents in objects that go."""
+
+    def moved_partition(partition: StoredPartition) -> StoredPartition:
+        folder = folder_of(partition)
+        return replace(partition, files=tuple(moved_file(mover, folder, file) for file in partition.files))
+
+    return with_files(snapshot, moved_partition, partial(moved_file, mover, ""))
 
 
 def tail_of_extents(repository: Repository, extents: Extents) -> int:

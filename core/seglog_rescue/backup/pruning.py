@@ -4,7 +4,9 @@
    newest of each always stays, because the next run builds on it.
 2. The manifest of any other is first copied to `pruned/`, and only then removed. A run that is going on may still name
    what an older snapshot names, so its objects stay.
-3. When a copy is older than the grace period, the objects that no snapshot and no younger copy names are removed, and
+3. A pack of which snapshots name less than half is written anew: what is named is stored in new packs and read back;
+   the manifests are copied to `pruned/` in the same way, and then replaced. So the old pack stays as long, too.
+4. When a copy is older than the grace period, the objects that no snapshot and no younger copy names are removed, and
    then the copy. So are objects that no manifest names, the remains of runs that were cut short, once they are as old.
 
 A prune that is cut short at any point leaves every listed snapshot whole, and the next one goes on.
@@ -13,13 +15,17 @@ A prune that is cut short at any point leaves every listed snapshot whole, and t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from seglog.errors import RefusedError
+from seglog.format.snapshot_manifest import PACKS, Snapshot
+from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure_since
+from seglog_rescue.backup.moving import ExtentMover, moved_snapshot
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 
+LEAST_NAMED = 0.5  # of a pack, or else it is written anew
 GRACE_MS = 24 * 60 * 60 * 1000
 
 # The period in which a moment lies: of each, a rule keeps the last snapshot.
@@ -42,12 +48,15 @@ class KeepRules:
 
 @dataclass(slots=True)
 class PrunedBackup:
-    """What a prune did, or would: snapshots that stay and that go, and objects that were removed, in bytes too."""
+    """What a prune did, or would: snapshots that stay and that go; objects that were removed, in bytes too; packs that
+    were written anew.
+    """
 
     staying: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     objects: int = 0
     bytes: int = 0
+    packs: int = 0
 
 
 def snapshots_to_keep(identities: Iterable[str], rules: KeepRules) -> set[str]:
@@ -78,31 +87,90 @@ def prune(
     """Removes the snapshots that the rules do not keep, and objects that have not been named for `grace_ms`.
 
     Raises RefusedError if the rules keep nothing by name, CorruptTierError for a damaged manifest: what it names is not
-    known then, so nothing is removed. Raises OSError.
+    known then, so nothing is removed. RefusedError too if packs must be written anew while records are erased. OSError.
     """
     if rules == KeepRules():
         raise RefusedError("without a rule of what to keep, nothing is removed")
     ids = repository.ids()
     stay = snapshots_to_keep(ids, rules)
     done = PrunedBackup(sorted(stay), [identity for identity in ids if identity not in stay])
-    objects_of = {identity: repository.read(identity).objects() for identity in ids}  # before anything is removed
+    named = _Named()
+    for identity in ids:  # all are read before anything is removed, and before copies are listed: none falls between
+        snapshot = repository.read(identity)
+        if identity in stay or grace_ms:
+            named.take(snapshot)
     aside = {identity: _set_aside_ms(repository, identity) for identity in repository.ids(PRUNED)}
-    for identity in done.removed:
-        aside[identity] = now_ms
-        if not dry_run:
-            _set_aside(repository, identity)
-    expired = {identity for identity, moment in aside.items() if moment <= now_ms - grace_ms}
-    for identity in aside.keys() - expired - objects_of.keys():
-        objects_of[identity] = repository.read(identity, PRUNED).objects()
-    for identity in set(repository.ids()) - objects_of.keys():  # of a run that ended meanwhile
-        objects_of[identity] = repository.read(identity).objects()
-    gone = expired - stay
-    in_use = set[str]().union(*(names for identity, names in objects_of.items() if identity not in gone))
-    done.objects, done.bytes = remove_unnamed(repository, in_use, now_ms - grace_ms, dry_run=dry_run)
+    waiting = {identity for identity, moment in aside.items() if moment > now_ms - grace_ms}
+    fixed = {name for identity in waiting & stay for name in named.packs[identity]}  # of manifests that are listed
+    for identity in waiting:
+        named.take(repository.read(identity, PRUNED))
     if not dry_run:
+        for identity in done.removed:
+            _set_aside(repository, repository.read(identity), waiting)
+            repository.discard_manifest(identity)
+    listed = {name for identity in stay for name in named.packs[identity]}
+    going = (named.sparse(repository) & listed) - fixed  # a manifest is not replaced twice while a copy waits
+    done.packs = len(going)
+    changing = [identity for identity in done.staying if going & named.packs[identity]]
+    named.objects.difference_update(() if grace_ms else going)
+    if going and not dry_run:
+        named.objects |= _without_packs(repository, changing, going, waiting)
+    for identity in set(repository.ids()) - set(ids):  # of a run that ended meanwhile
+        named.objects |= repository.read(identity).objects()
+    done.objects, done.bytes = remove_unnamed(repository, named.objects, now_ms - grace_ms, dry_run=dry_run)
+    if not dry_run:
+        expired = aside.keys() - waiting - {*done.removed, *changing} if grace_ms else repository.ids(PRUNED)
         for identity in sorted(expired):
             repository.discard_manifest(identity, PRUNED)
     return done
+
+
+class _Named:
+    """What manifests name, read one after the other: objects that are in use, the packs of each snapshot, and how many
+    bytes of each pack anybody names; what several name counts once.
+    """
+
+    def __init__(self) -> None:
+        self.objects: set[str] = set()
+        self.packs: dict[str, set[str]] = {}  # by snapshot
+        self._ranges: dict[str, set[int]] = {}  # by pack: positions and sizes, in one number each
+
+    def take(self, snapshot: Snapshot) -> None:
+        packs = self.packs.setdefault(snapshot.id, set())
+        for file in snapshot.all_files():
+            for extent in file.extents:
+                self.objects.add(extent.object)
+                if extent.object.startswith(f"{PACKS}/"):
+                    packs.add(extent.object)
+                    self._ranges.setdefault(extent.object, set()).add(extent.position << 64 | extent.size)
+
+    def sparse(self, repository: Repository) -> frozenset[str]:
+        """Returns the packs of which too little is named, and not nothing. Raises OSError."""
+        named = {name: sum(each & 2**64 - 1 for each in ranges) for name, ranges in self._ranges.items()}
+        return frozenset(
+            name for name, status in repository.objects() if 0 < named.get(name, 0) < status.size * LEAST_NAMED
+        )
+
+
+def _without_packs(
+    repository: Repository, changing: Sequence[str], going: frozenset[str], waiting: Collection[str]
+) -> set[str]:
+    """Stores what snapshots name of packs in other ones, and replaces their manifests; returns what these name."""
+    erasures, mover = require_no_erasure(repository), ExtentMover(repository, going)
+    for identity in changing:  # one at a time is in memory
+        moved_snapshot(mover, repository.read(identity))
+    mover.finish()
+    in_use: set[str] = set()
+    for identity in changing:
+        snapshot = repository.read(identity)
+        anew = moved_snapshot(mover, snapshot)
+        mover.finish()
+        require_no_erasure_since(repository, erasures)
+        if anew != snapshot:  # or else another prune has replaced it meanwhile
+            _set_aside(repository, snapshot, waiting)
+            repository.replace(anew)
+        in_use |= anew.objects()
+    return in_use
 
 
 def remove_unnamed(
@@ -121,11 +189,15 @@ def remove_unnamed(
     return objects, size
 
 
-def _set_aside(repository: Repository, identity: str) -> None:
-    snapshot = repository.read(identity)
-    repository.discard_manifest(identity, PRUNED)  # of a prune that was cut short: the period begins now
-    repository.write(snapshot, PRUNED)
-    repository.discard_manifest(identity)
+def _set_aside(repository: Repository, snapshot: Snapshot, waiting: Collection[str]) -> None:
+    """Copies a manifest to those that were pruned; its period begins now. What an earlier copy of it names that waits
+    stays in it: a run may have begun before that was replaced.
+    """
+    if snapshot.id in waiting:
+        earlier = repository.read(snapshot.id, PRUNED)
+        if earlier.directories != snapshot.directories:
+            snapshot = replace(snapshot, directories=(*snapshot.directories, *earlier.directories))
+    repository.replace(snapshot, PRUNED)
 
 
 def _set_aside_ms(repository: Repository, identity: str) -> int:

@@ -130,11 +130,11 @@ class Repository(Snapshots):
             raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
         return len(data)
 
-    def replace(self, snapshot: Snapshot) -> None:
-        """Puts a manifest in the place of the one with its id, durably and as a whole. It is read
+    def replace(self, snapshot: Snapshot, folder: str = SNAPSHOTS) -> None:
+        """Puts a manifest in the place of the one with its id, if there is one, durably and as a whole. It is read
         before. Raises CorruptTierError, OSError.
         """
-        data, name = format_snapshot(snapshot), f"{SNAPSHOTS}/{snapshot.id}{SNAPSHOT_SUFFIX}"
+        data, name = format_snapshot(snapshot), f"{folder}/{snapshot.id}{SNAPSHOT_SUFFIX}"
         parse_snapshot(data, self.place / name, snapshot.id)
         self.put(name, (data,), len(data))
 

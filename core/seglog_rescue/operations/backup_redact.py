@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,7 @@ from seglog.redaction.searching import CopySearch, Remembered, SearchReport, Tra
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog_rescue.backup.erasures import ErasureMark
-from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, tail_of_extents, with_files
+from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, tail_of_extents, with_files
 from seglog_rescue.backup.pruning import remove_unnamed
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_stores.tiers.recognition import TierPlace
@@ -139,16 +140,14 @@ class BackupRedaction:
         return is_meant and not is_kafkas_own(key.topic) and self.request.selection.concerns(key)
 
     def _search_new(self) -> bool:
-        """Searches the snapshots that were not yet; returns whether there were any."""
-        ids = self._repository.ids()
-        self._snapshots = {identity: each for identity, each in self._snapshots.items() if identity in ids}
-        new = [identity for identity in ids if identity not in self._snapshots]
-        for identity in new:
-            try:
-                snapshot = self._repository.read(identity)
-            except FileNotFoundError:
-                continue  # pruned meanwhile
-            self._snapshots[identity] = snapshot
+        """Searches the snapshots that are new, or that a prune has changed; returns whether there were any."""
+        listed: dict[str, Snapshot] = {}
+        for identity in self._repository.ids():
+            with suppress(FileNotFoundError):  # pruned meanwhile
+                listed[identity] = self._repository.read(identity)
+        new = [each for identity, each in listed.items() if each != self._snapshots.get(identity)]
+        self._snapshots = listed
+        for snapshot in new:
             view = self._shown(snapshot)
             files = snapshot_files(self._repository.fs, view)
             for place in view.places():
@@ -259,7 +258,7 @@ class BackupRedaction:
                 self._rewrite(part, mover)
         indexes: dict[tuple[Extents, Extents], Extents] = {}
         anew: dict[Extents, int] = {}
-        file_of = partial(_moved, mover, "")
+        file_of = partial(moved_file, mover, "")
         snapshots = [
             with_files(each, lambda partition: self._partition(partition, mover, indexes, anew), file_of)
             for each in self._snapshots.values()
@@ -342,7 +341,7 @@ class BackupRedaction:
                 log, sizes = of_index[file.name]
                 extents = self._index(file, log, sizes, folder, mover, indexes)
             else:
-                files.append(_moved(mover, folder, file))
+                files.append(moved_file(mover, folder, file))
                 continue
             anew[extents] = 0
             files.append(replace(file, inode=file.inode | _NOT_THE_SOURCES, extents=extents))
@@ -402,10 +401,6 @@ class BackupRedaction:
         report = made_report(self.request, self._started_ms, self._clock.now_ms(), self.found, self.files)
         searched = None if traces is None else self._searched
         return replace(report, elsewhere=self.request.elsewhere, searched=searched, traces=traces or ())
-
-
-def _moved(mover: ExtentMover, folder: str, file: StoredFile) -> StoredFile:
-    return replace(file, extents=mover.moved(file.name, folder, file.extents))
 
 
 def _shifted(data: bytes, sizes: dict[int, tuple[int, int]]) -> bytes:
