@@ -7,7 +7,8 @@ answers there (`tests.support.kafka.recorded`); one smoke test of a broker and o
 Tests marked `kafka` or `spark` need Java: without it they skip with the reason, or fail under
 SEGLOG_REQUIRE_JAVA=1.
 Under pytest-xdist's `--dist loadgroup` each of the two kinds runs in one worker, so there is one JVM of each.
-Files that start brokers of their own, and ask no class of Kafka's, are a third group beside them.
+Files that start brokers of their own, and ask no class of Kafka's, are a third group beside them; those of other
+releases (`tests/versions`) a fourth, or the third would work alone for the last minutes.
 """
 
 from __future__ import annotations

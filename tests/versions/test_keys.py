@@ -16,7 +16,7 @@ from tests.support.kafka.jvm import find_java
 from tests.support.kafka.released_broker import classpath_of
 from tests.support.versions.matrix import CHOSEN
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("releases")]
 
 PROGRAM = Path(__file__).parents[1] / "support" / "versions" / "java" / "Keys.java"
 

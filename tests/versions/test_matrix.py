@@ -23,7 +23,7 @@ from tests.support.versions import clients
 from tests.support.versions.life import MOVED, NEWEST, SETTINGS, Life
 from tests.support.versions.matrix import CHOSEN, Step, steps_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("releases")]
 
 WALKS = [(release, step) for release in CHOSEN for step in steps_of(KafkaVersion.parse(release))]
 

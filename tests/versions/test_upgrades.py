@@ -17,7 +17,7 @@ from tests.support.kafka.released_broker import ReleasedBroker
 from tests.support.versions import clients
 from tests.support.versions.matrix import CHOSEN
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("releases")]
 
 OLD, LOCKING, NEW = "3.9.1", "4.2.0", "4.4.0"
 REMOVED = {
