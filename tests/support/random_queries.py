@@ -87,7 +87,7 @@ class Queries:
         self._functions = [name for name, kind in rows if kind in ("scalar", "macro") and name[0].isalpha()]
         self._aggregates = [name for name, kind in rows if kind == "aggregate" and name[0].isalpha()]
         self._columns, self._empty = _columns(directory, self._tables), duckdb.connect()
-        tables = _opened(directory)
+        tables = opened(directory)
         for name in self._columns:
             self._empty.register(name, tables.named(name).schema.empty_table())
 
@@ -160,7 +160,7 @@ class Queries:
         return text
 
 
-def _opened(directory: Path) -> LogTables:
+def opened(directory: Path) -> LogTables:
     files = LocalFileSystem()
     values = Values(forms_of(files, "auto", "registry", beside=[directory]))
     return LogTables(open_source(files, [directory]), workspace_of({}), resolve_paths(files, [directory]), values)
@@ -168,7 +168,7 @@ def _opened(directory: Path) -> LogTables:
 
 def _columns(directory: Path, tables: Sequence[str]) -> dict[str, list[str]]:
     """Returns the columns of each table, and what is within them, as SQL writes it."""
-    opened = _opened(directory)
+    logs = opened(directory)
 
     def paths(name: str, kind: Any) -> Iterator[str]:
         yield name
@@ -177,7 +177,7 @@ def _columns(directory: Path, tables: Sequence[str]) -> dict[str, list[str]]:
                 yield from paths(f'{name}."{field.name}"', field.type)
 
     return {
-        table: [path for field in opened.named(table).schema for path in paths(f'"{field.name}"', field.type)]
+        table: [path for field in logs.named(table).schema for path in paths(f'"{field.name}"', field.type)]
         for table in dict.fromkeys(tables)
     }
 
@@ -203,7 +203,7 @@ def tried(count: int, seed: int, directory: Path) -> tuple[Counter[str], list[tu
     """Tries so many queries; returns how many had which outcome, and of those with an error query, form and error."""
     draw = random.Random(seed)
     queries, counts, failures = Queries(directory, written(directory, draw), draw), Counter[str](), list[Any]()
-    tables = _opened(directory)
+    tables = opened(directory)
     for _ in range(count):
         query, form = queries.query(), draw.choice(("csv", "json", "table", "parquet", "parquet"))
         signal.alarm(_SECONDS)

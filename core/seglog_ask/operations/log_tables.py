@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from seglog.doors import door
 from seglog.errors import ConfigError
+from seglog.format.columns import Side
 from seglog.format.filenames import parse_partition_directory
 from seglog.look.inspect.overview import Unlisted, overview
 from seglog.model import NO_TIMESTAMP, TopicPartition
@@ -34,6 +35,7 @@ RECORDS = "records"
 Rows = Iterator[Sequence[Any]]
 
 _SHOWN_NEAR = 3
+_ALL: Mapping[Side, Collection[tuple[str, ...]]] = {}
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,16 @@ class LogTables:
         """The names of all topics."""
         return frozenset(log.topic_partition.topic for log in self.source.logs)
 
-    def named(self, name: str) -> Table | Relation:
+    def named(self, name: str, fields: Mapping[Side, Collection[tuple[str, ...]]] = _ALL) -> Table | Relation:
         """Returns the table with this name: one of seglog's own, else a topic; upper and lower case differ only if two
-        topics do. ConfigError names the nearest ones.
+        topics do. Of decoded keys and values only these `fields` are made (paths in lower case), of a side that is not
+        there all. ConfigError names the nearest tables.
         """
         folded = name.lower()
         if folded in TABLES:
             self.hidden.update(topic for topic in self.topics if topic.lower() == folded)
         if folded == RECORDS:
-            return self._table(self.source)
+            return self._table(self.source, fields)
         if folded in VIEWS:
             return view_relation(self.source, folded)
         if folded in _OF_ROWS:
@@ -73,7 +76,7 @@ class LogTables:
         found = [topic for topic in topics if topic == name] or [topic for topic in topics if topic.lower() == folded]
         if len(found) == 1:
             logs = [log for log in self.source.logs if log.topic_partition.topic == found[0]]
-            return self._table(replace(self.source, logs=logs))
+            return self._table(replace(self.source, logs=logs), fields)
         if found:
             several = " and ".join(found)
             raise ConfigError(f"{several} are one name in SQL: use {RECORDS} with topic = '{found[0]}'")
@@ -81,11 +84,12 @@ class LogTables:
         hint = f"; did you mean {' or '.join(near)}?" if near else f": there are {', '.join(TABLES)}"
         raise ConfigError(f"there is no topic or table '{name}'{hint}")
 
-    def _table(self, source: Source) -> Table:
+    def _table(self, source: Source, fields: Mapping[Side, Collection[tuple[str, ...]]]) -> Table:
         if self.values is None:
             return Table(source, text_outputs())
         forms, tally = self.values.forms, self.values.tally
         typed = typed_columns(forms, tally, source.fs, source.logs, source.options, for_sql=True)
+        typed = {side: column.of_fields(fields.get(side)) for side, column in typed.items()}
         return Table(source, valued_outputs(text_outputs(), self.values, typed))
 
     def topics_within(self, text: str) -> list[str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import duckdb
 
@@ -18,6 +20,7 @@ from seglog.errors import ConfigError, RefusedError
 from seglog_ask.operations.answer_types import TO_SHOW, TO_STORE, projection
 from seglog_ask.operations.catalog import Word, with_tables, words_of
 from seglog_ask.operations.log_tables import LogTables
+from seglog_ask.operations.named_fields import named_fields
 from seglog_ask.table.answers import Answer
 
 MEMORY_BYTES = 100_000_000
@@ -63,8 +66,11 @@ def answered(
             connection.execute("set TimeZone = 'UTC'; set lock_configuration = true")
             words = words_of(query, [(start, kind.name) for start, kind in duckdb.tokenize(query)])
             is_plan = _statement(connection, query, words) == "EXPLAIN"
-            _hide_own(connection, words, tables)
-            relation = _executed(connection, with_tables(query, words, tables.topics), tables)
+            asked = with_tables(query, words, tables.topics)
+            fields = {} if tables.values is None else named_fields(connection, asked)
+            named = partial(tables.named, fields=fields)
+            _hide_own(connection, words, tables.topics, named)
+            relation = _executed(connection, asked, named)
             other = projection(relation.columns, relation.types, TO_STORE if to_store else TO_SHOW)
             answered = relation if other is None else relation.project(other)
             yield Answer(answered.to_arrow_reader(_ROWS_AT_ONCE), is_plan=is_plan)
@@ -86,16 +92,20 @@ def _statement(connection: duckdb.DuckDBPyConnection, query: str, words: Sequenc
     return kind
 
 
-def _hide_own(connection: duckdb.DuckDBPyConnection, words: Sequence[Word], tables: LogTables) -> None:
+def _hide_own(
+    connection: duckdb.DuckDBPyConnection, words: Sequence[Word], topics: Set[str], named: Callable[[str], Any]
+) -> None:
     """Makes topics known whose names DuckDB's own views have: it would not miss them."""
-    named = {word.text for word in words if word.kind == "identifier"} & tables.topics
-    if named:
+    topics = topics & {word.text for word in words if word.kind == "identifier"}
+    if topics:
         views = connection.execute("select distinct view_name from duckdb_views() where internal").fetchall()
-        for topic in sorted(named.intersection(name for (name,) in views)):
-            connection.register(topic, tables.named(topic))
+        for topic in sorted(topics.intersection(name for (name,) in views)):
+            connection.register(topic, named(topic))
 
 
-def _executed(connection: duckdb.DuckDBPyConnection, query: str, tables: LogTables) -> duckdb.DuckDBPyConnection:
+def _executed(
+    connection: duckdb.DuckDBPyConnection, query: str, named: Callable[[str], Any]
+) -> duckdb.DuckDBPyConnection:
     """Executes a query; each table that DuckDB misses is looked up and made known to it."""
     known: set[str] = set()
     while True:
@@ -105,7 +115,7 @@ def _executed(connection: duckdb.DuckDBPyConnection, query: str, tables: LogTabl
             missing = _MISSING.search(str(error))
             if missing is None or missing[1] in known:
                 raise
-            connection.register(missing[1], tables.named(missing[1]))
+            connection.register(missing[1], named(missing[1]))
             known.add(missing[1])
 
 

@@ -29,6 +29,7 @@ from seglog_ask.table.schema import Field, arrow_schema, headers_type
 
 BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20
+_WORD = 8  # bytes; rows of `layout.RECORD` are made of whole ones
 
 HEADERS_TYPE = headers_type()
 _TEXT_HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])))
@@ -86,7 +87,7 @@ class Part:
 
     def chosen(self, rows: np.ndarray) -> Part:
         """Returns the records with these numbers."""
-        return Part(self.place, replace(self.records, rows=self.records.rows[rows]), self, rows)
+        return Part(self.place, replace(self.records, rows=_taken(self.records.rows, rows)), self, rows)
 
     def spans(self, name: Literal["key", "value"]) -> pa.Array:
         """Returns the keys or values as a binary array."""
@@ -134,6 +135,14 @@ class ColumnBuilder:
             self.place = Place(self.place.topic, self.place.partition, path)
         for first, stop in cuts(records.rows):
             yield Part(self.place, replace(records, rows=records.rows[first:stop]))
+
+
+def _taken(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Returns rows by their numbers. `rows[numbers]` does it in eight times as long: NumPy copies field by field."""
+    words = rows.dtype.itemsize // _WORD
+    taken = np.ascontiguousarray(rows).view(np.int64).reshape(len(rows), words).take(numbers, axis=0)
+    chosen: np.ndarray = taken.view(rows.dtype).reshape(len(taken))
+    return chosen
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:

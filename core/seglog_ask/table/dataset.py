@@ -47,7 +47,7 @@ _BENEATH = (
     "pyarrow's Scanner.from_dataset reads files, which seglog's tables are not in: use the table's .scanner(), and give"
     " its .reader() to who takes a dataset apart (Lance: lance.write_dataset(table.reader(), uri))"
 )
-_ROW = "\0row"  # no column of a table is called so
+_MEETS = "meets"
 
 
 class Table(ds.FileSystemDataset):  # type: ignore[misc]
@@ -280,7 +280,7 @@ class TableScanner:
             raise ConfigError(f"the table has no column '{unknown[0]}'; its columns are {', '.join(known)}")
         self._outputs = [known[name] for name in names]
         self._asked = [known[name] for name in self._question.mentioned]
-        self._tried = pa.schema([*(output.field for output in self._asked), pa.field(_ROW, pa.int32())])
+        self._tried = pa.schema([output.field for output in self._asked])
         self._schema = pa.schema([output.field for output in self._outputs])
 
     @property
@@ -368,17 +368,15 @@ class TableScanner:
         """Yields the rows of a part that meet the filter. Columns that it does not mention are made of these alone."""
         made: dict[str, pa.Array] = {}
         if self._question.condition is not None:
-            arrays = [output.make(part) for output in self._asked]
-            fields = [*(output.field for output in self._asked), pa.field(_ROW, pa.int32())]
-            tried = pa.RecordBatch.from_arrays(
-                [*arrays, pa.array(np.arange(len(part), dtype=np.int32))], schema=pa.schema(fields)
-            )
-            kept = _filtered(tried, self._question.condition)
-            if not kept.num_rows:
+            tried = batch_of([output.make(part) for output in self._asked], self._tried, len(part))
+            rows = _matching_rows(tried, self._question.condition)
+            if not len(rows):
                 return
-            made = dict(zip(kept.schema.names, kept.columns, strict=True))
-            if kept.num_rows < len(part):
-                part = part.chosen(made[_ROW].to_numpy())
+            made = {name: tried[name] for name in self._schema.names if name in self._question.mentioned}
+            if len(rows) < len(part):
+                part = part.chosen(rows)
+                taken = pa.array(rows)
+                made = {name: array.take(taken) for name, array in made.items()}
         arrays = [
             made[output.field.name] if output.field.name in made else output.make(part) for output in self._outputs
         ]
@@ -386,12 +384,13 @@ class TableScanner:
         yield batch_of(arrays, self._schema, len(part))
 
 
-def _filtered(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
-    """Returns the rows of a batch that meet a condition. RecordBatch.filter would do it in a pool of threads."""
+def _matching_rows(batch: pa.RecordBatch, condition: pc.Expression) -> np.ndarray:
+    """Returns the numbers of the rows that meet a condition. RecordBatch.filter would do it in a pool of threads."""
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
-    steps = [source, acero.Declaration("filter", acero.FilterNodeOptions(condition))]
-    rows = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
-    return next(iter(rows.to_batches()), batch.slice(0, 0))
+    steps = [source, acero.Declaration("project", acero.ProjectNodeOptions([condition], [_MEETS]))]
+    meets = acero.Declaration.from_sequence(steps).to_table(use_threads=False)[_MEETS]
+    matching: np.ndarray = np.flatnonzero(pc.fill_null(meets, False).to_numpy())
+    return matching
 
 
 def _polars_frames(

@@ -8,7 +8,7 @@ is the id of the schema that it names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from seglog_ask.values.frames import (
     path_bytes,
 )
 from seglog_ask.values.schemas import Remarks, SchemaId
-from seglog_ask.values.shapes import Program
+from seglog_ask.values.shapes import Program, Row, Shape
 from seglog_ask.values.single_object import MARK
 
 # Numbers in the slots of a program at once: 12 bytes each.
@@ -66,12 +66,21 @@ class _Group(NamedTuple):
 
 
 class TypedColumn:
-    """Decodes keys or values of one topic to a column of their type. Counts in `tally`."""
+    """Decodes keys or values of one topic to a column of their type. Counts in `tally`. `shape` has the fields of the
+    column that are made, by default all: what the others hold is then not looked at.
+    """
 
-    def __init__(self, column: ColumnType, tally: Tally) -> None:
-        self.column, self._tally, self.type = column, tally, type_of(column.shape)
+    def __init__(self, column: ColumnType, tally: Tally, shape: Shape | None = None) -> None:
+        self.column, self._tally, self._shape = column, tally, column.shape if shape is None else shape
+        self.type = type_of(self._shape)
         self._reader = column.reader()
         self._programs: dict[SchemaId | None, list[tuple[Written, Program]]] = {}
+
+    def of_fields(self, paths: Collection[tuple[str, ...]] | None) -> TypedColumn:
+        """Returns the same with only the fields at these paths, in lower case, and what is below them; with all for
+        None. Where there is no such field for one of them, all that are beside it are kept.
+        """
+        return self if paths is None else TypedColumn(self.column, self._tally, _at(self.column.shape, paths))
 
     def of(self, part: Part) -> Shown:
         """Returns the columns of a part."""
@@ -103,7 +112,8 @@ class TypedColumn:
         ids[~left] = value_slots.NULL_VALUE
         if rows["header_count"].any() and named_in_headers(_bytes_of(records), side):
             ids[rows["header_count"] > 0] = value_slots.NULL_VALUE
-        numbers = np.unique(ids).tolist()
+        is_one = len(ids) > 0 and bool((ids == ids[0]).all())
+        numbers = ids[:1].tolist() if is_one else np.unique(ids).tolist()
         for number in numbers:
             if number > 0:
                 yield from self._messages(part, np.flatnonzero(ids == number), number, PLAIN_FRAME_BYTES)
@@ -169,7 +179,7 @@ class TypedColumn:
                 continue
             while True:
                 try:
-                    array = array_of_slots(program.root, slots, self.column.shape)
+                    array = array_of_slots(program.root, slots, self._shape)
                     break
                 except UnreadableError as error:
                     slots.give_up(error.rows)
@@ -188,13 +198,13 @@ class TypedColumn:
         self._reader.decode(column, range(len(rows)), naming_headers(records, side))
         values = [None if text is None else json.loads(text) for text in column.texts]
         try:
-            array = array_of_values(values, self.column.shape)
+            array = array_of_values(values, self._shape)
         except UnreadableError as error:
             for i in error.rows.tolist():
-                values[i] = fitted(values[i], self.column.shape, remarks := Remarks())
+                values[i] = fitted(values[i], self._shape, remarks := Remarks())
                 column.errors.setdefault(i, remarks.why)
                 column.partial.add(i)
-            array = array_of_values(values, self.column.shape)
+            array = array_of_values(values, self._shape)
         self._tally.add_column(side, column, self._reader.label)
         undecoded = (column.data[i] for i in column.errors if i not in column.partial and column.schemas[i] is None)
         self._tally.add_texts(side, (data for data in undecoded if data is not None))
@@ -233,6 +243,17 @@ class TypedColumn:
         places[rows] = np.arange(len(rows))
         reasons = pa.array(list(errors.values()), pa.string()).take(_or_null(places))
         return reasons, part.chosen(rows).spans(self.column.side).take(_or_null(places))
+
+
+def _at(shape: Shape, paths: Collection[tuple[str, ...]]) -> Shape:
+    """Returns a shape with only what is at some paths, or below them."""
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for first, *rest in filter(None, paths):
+        below.setdefault(first, []).append(tuple(rest))
+    if not isinstance(shape, Row) or () in paths or not below.keys() <= {name.lower() for name, _ in shape.fields}:
+        return shape
+    fields = ((name, child, below.get(name.lower())) for name, child in shape.fields)
+    return Row(tuple((name, _at(child, within)) for name, child, within in fields if within is not None))
 
 
 def _zeros(count: int) -> pa.Array:
