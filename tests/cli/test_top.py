@@ -37,7 +37,8 @@ class Terminal:
         given = environment(TERM="xterm-256color")
         given.pop("COLUMNS", None)
         given.pop("LINES", None)
-        self.child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=given)
+        # In a group of its own: one without a parent in its session, as that of a run under setsid, is never suspended.
+        self.child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=given, process_group=0)
         self.written = ""
 
     def resize(self, columns: int, rows: int) -> None:
