@@ -15,11 +15,12 @@ from tests.support.wounded_pairs import AND
 from tests.support.wounded_starts import State
 from tests.support.wounded_states import states
 
-FATES = {KAFKA_VERSION: recorded(), NEWER_KAFKA_VERSION: {**recorded(), **recorded(NEWER_KAFKA_VERSION)}}
+USUAL, NEWER = recorded(), recorded(NEWER_KAFKA_VERSION)
+FATES = {KAFKA_VERSION: USUAL, NEWER_KAFKA_VERSION: {**USUAL, **NEWER}}
 STATES = [state for state in every_state() if os.geteuid() == 0 or not state.needs_root]
 HERDED = [state for state in STATES if AND in state.name and partition_of(state)]  # looked at together: it is quicker
 ALONE = [(state, KAFKA_VERSION) for state in STATES if state not in HERDED]
-ALONE += [(state, NEWER_KAFKA_VERSION) for state in STATES if state.name in recorded(NEWER_KAFKA_VERSION)]
+ALONE += [(state, NEWER_KAFKA_VERSION) for state in STATES if state.name in NEWER]
 
 
 @pytest.fixture(scope="module")
