@@ -28,8 +28,9 @@ def named_fields(connection: duckdb.DuckDBPyConnection, query: str) -> dict[Side
     """Returns the fields of keys and values that a query names, as paths in lower case. A side of which it may need
     more than these, or of which it names none, is not there.
     """
-    row = connection.execute("select json_serialize_sql(?::varchar)", [query]).fetchone()
-    tree = {"error": True} if row is None else json.loads(row[0])
+    # All rows are taken: a result that may have more keeps DuckDB from the next query.
+    ((text,),) = connection.execute("select json_serialize_sql(?::varchar)", [query]).fetchall()
+    tree = json.loads(text)
     if tree["error"]:  # EXPLAIN, a pivot, or what will not run
         return {}
     nodes = list(_nodes(tree["statements"]))

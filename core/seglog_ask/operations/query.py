@@ -96,10 +96,10 @@ def _hide_own(
     connection: duckdb.DuckDBPyConnection, words: Sequence[Word], topics: Set[str], named: Callable[[str], Any]
 ) -> None:
     """Makes topics known whose names DuckDB's own views have: it would not miss them."""
-    topics = topics & {word.text for word in words if word.kind == "identifier"}
-    if topics:
+    named_topics = {word.text for word in words if word.kind == "identifier"} & topics
+    if named_topics:
         views = connection.execute("select distinct view_name from duckdb_views() where internal").fetchall()
-        for topic in sorted(topics.intersection(name for (name,) in views)):
+        for topic in sorted(named_topics.intersection(name for (name,) in views)):
             connection.register(topic, named(topic))
 
 
