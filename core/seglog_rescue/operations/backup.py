@@ -105,6 +105,7 @@ class _Source:
     old: Mapping[str, StoredPartition]
     old_files: Mapping[str, StoredFile]
     watermarks: Mapping[TopicPartition, int] | None = None
+    cuts: dict[TopicPartition, int | None] = field(default_factory=dict)  # of what is in the snapshot
     files: list[StoredFile] = field(default_factory=list)
     partitions: list[StoredPartition] = field(default_factory=list)
 
@@ -286,8 +287,9 @@ class _Run:
                 self._others += 1
                 self._seen.add(_replica(source, directory))
                 continue
+            cut = self._cut(source, directory)
             try:
-                stored = self._stored(source, directory)
+                stored = self._stored(source, directory, cut)
             except (NotALogError, FileNotFoundError, RefusedError, PermissionError) as error:
                 if self._fs.status(directory.path) is None:
                     continue  # deleted or moved to another disk meanwhile
@@ -296,9 +298,10 @@ class _Run:
                 continue
             self._seen.add(_replica(source, directory))
             source.partitions.append(stored)
+            source.cuts[directory.topic_partition] = cut.offset
 
-    def _stored(self, source: _Source, directory: PartitionDirectory) -> StoredPartition:
-        cut, old = self._cut(source, directory), source.old.get(directory.path.name)
+    def _stored(self, source: _Source, directory: PartitionDirectory, cut: Cut) -> StoredPartition:
+        old = source.old.get(directory.path.name)
         for attempt in range(_TRIES):
             entries = self._fs.entries(directory.path)
             seen = seen_digest(entries, cut)
@@ -323,21 +326,31 @@ class _Run:
         for name in names:
             path = source.listing.path / name
             try:
-                with self._fs.open(path, "r") as file, self._as_stored(file) as stored:
+                with self._fs.open(path, "r") as file, self._as_stored(source, file) as stored:
                     status, old = stored.status(), source.old_files.get(name)
                     source.files.append(self._sender.extended(name, stored, status.size, status, old, ""))
             except FileNotFoundError:
                 continue
 
-    def _as_stored(self, file: File) -> File:
-        """Returns a file of a log directory; a checkpoint without the partitions that are left to other brokers."""
-        if not self._led_elsewhere or file.path.name not in OFFSET_CHECKPOINTS:
+    def _as_stored(self, source: _Source, file: File) -> File:
+        """Returns a file of a log directory; a checkpoint without the partitions that are left to other brokers, and
+        beside a broker with nothing beyond what is in the snapshot: it has written more since.
+        """
+        if file.path.name not in OFFSET_CHECKPOINTS or not (source.live or self._led_elsewhere):
             return file
         try:
             offsets = parse_offset_checkpoint(file.read_at(0, min(file.size(), _CHECKPOINT_BYTES)), file.path)
         except CorruptCheckpointError:
             return file  # stored as it is
-        data = format_offset_checkpoint({key: at for key, at in offsets.items() if key not in self._led_elsewhere})
+        offsets = {key: at for key, at in offsets.items() if key not in self._led_elsewhere}
+        if source.live:
+            offsets = {
+                key: at if cut is None else min(at, cut)
+                for key, at in offsets.items()
+                if key in source.cuts
+                for cut in [source.cuts[key]]
+            }
+        data = format_offset_checkpoint(offsets)
         return MadeFile(data, file.status()._replace(size=len(data))).open(file.path)
 
     def _committed(self, sources: Sequence[_Source], tag: str, base: Snapshot | None) -> BackupOutcome:

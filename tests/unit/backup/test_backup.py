@@ -285,6 +285,24 @@ def test_groups_are_stored_before_what_they_point_into(tmp_path: Path) -> None:
     assert log_of(new) == b"".join(batch(i) for i in range(8))
 
 
+def test_checkpoints_say_nothing_of_what_a_broker_wrote_after_its_partition_was_stored(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path / "logs", *(batch(i) for i in range(10)))
+    watermarks(logs, orders_0=1)
+    names = ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint")
+
+    def go_on() -> None:
+        watermarks(logs, orders_0=9, late_0=1)
+        for name in names:
+            shutil.copy(logs / "replication-offset-checkpoint", logs / name)
+
+    with broker_at_work(logs):
+        fs = Interfering("meta.properties", go_on)  # the first file of the directory itself
+        stored(logs, tmp_path / "backup", WritingClock(logs, {"orders_0": 7}), fs)
+    new = restored(tmp_path / "backup", tmp_path / "new")
+    for name in (*names, "replication-offset-checkpoint"):
+        assert (new / name).read_text().splitlines() == ["0", "1", "orders 0 7"]
+
+
 def test_the_mark_of_a_clean_shutdown_is_left_out_where_a_log_is_cut(tmp_path: Path) -> None:
     logs = clean_logs(tmp_path)
     text = (logs / "replication-offset-checkpoint").read_text().splitlines()
