@@ -1,4 +1,7 @@
-"""A snapshot made beside a working broker: brokers of 4.3 and 4.4 start on it, and clients and groups go on."""
+"""A snapshot made beside a working broker: brokers of 4.3 and 4.4 start on it, and clients and groups go on.
+
+The last test is a short run of `tests.support.live_backups`; SEGLOG_EFFORT makes it longer, SEGLOG_SEED another one.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.support import effort
 from tests.support.command_line import json_lines, run
 from tests.support.consumers import Place, Row
 from tests.support.dead_clusters import GROUPS, fill, make_topics, places, produce, producer, read_all
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.jvm import NEWER_KAFKA_VERSION
+from tests.support.live_backups import runs_beside_a_broker
 
 pytestmark = pytest.mark.kafka
 
@@ -106,3 +112,10 @@ def test_a_broker_starts_on_a_restored_snapshot_and_clients_and_groups_go_on(
         produce(client, PACED[0], range(1000, 1010), PACED[1])
         again = read_all(broker.bootstrap, [PACED])["read_committed"][PACED]
         assert len(again) == len(read["read_committed"][PACED]) + 10
+
+
+def test_snapshots_are_prefixes_of_what_clients_saw_whatever_became_of_their_runs(tmp_path: Path) -> None:
+    runs = effort.tries(4)
+    living = runs_beside_a_broker(tmp_path, effort.first_seed(1), NEWER_KAFKA_VERSION, runs)
+    assert living.wrong == []
+    assert living.counts["snapshots"] >= runs // 2 and living.counts["logs"] >= 9 * living.counts["snapshots"]

@@ -12,11 +12,12 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.support.kafka import Broker
+from tests.support.kafka.jvm import KAFKA_VERSION
 
 SEGMENT_BYTES = 64 << 10
 SETTINGS = {
@@ -43,12 +44,32 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BURST = 120
 
 
+class Told(Protocol):
+    """Is told what became of records."""
+
+    def delivered(self, error: Any, message: Any) -> None:
+        """A record was acknowledged, or failed."""
+
+    def settled(self, topic: str, has_ended: bool) -> None:
+        """All records of a transaction were acknowledged; then again, when it has ended."""
+
+
 class BusyBroker:
     """The broker and its clients. `directories` are its log directories; the first one holds the metadata."""
 
-    def __init__(self, root: Path, seed: int, *, pause_s: float = 0.03) -> None:
+    def __init__(
+        self,
+        root: Path,
+        seed: int,
+        *,
+        pause_s: float = 0.03,
+        settings: Mapping[str, str] | None = None,
+        release: str = KAFKA_VERSION,
+        told: Told | None = None,
+    ) -> None:
         self.directories = (root / "a", root / "b")
         self.broker: Broker | None = None
+        self._settings, self._release, self._told = settings or {}, release, told
         self._root, self._chance, self._pause_s = root, random.Random(seed), pause_s
         self._clients: Clients | None = None
         self._lives = 0
@@ -58,9 +79,10 @@ class BusyBroker:
         dirs = ",".join(map(str, self.directories))
         self.broker = Broker(
             self.directories[0],
-            settings={**SETTINGS, "log.dirs": dirs},
+            settings={**SETTINGS, "log.dirs": dirs, **self._settings},
             work_directory=self._root / "work",
             echo=echo,
+            release=self._release,
         )
         self._lives += 1
         if self._lives == 1:
@@ -71,7 +93,7 @@ class BusyBroker:
     def occupy(self) -> None:
         """Sets new clients to work."""
         assert self.broker is not None
-        self._clients = Clients(self.broker, self._chance.getrandbits(32), self._lives, self._pause_s)
+        self._clients = Clients(self.broker, self._chance.getrandbits(32), self._lives, self._pause_s, self._told)
 
     def rest(self, *, seconds: float = 60.0) -> None:
         """Lets the clients end; those of a dead broker may wait for it for longer than `seconds`, and end then."""
@@ -119,8 +141,10 @@ class BusyBroker:
 class Clients:
     """The clients of one of the broker's lives. Each has `ending` of its own life, so that none works in the next."""
 
-    def __init__(self, broker: Broker, seed: int, life: int, pause_s: float) -> None:
+    def __init__(self, broker: Broker, seed: int, life: int, pause_s: float, told: Told | None = None) -> None:
         self._broker, self._chance, self._life, self._pause_s = broker, random.Random(seed), life, pause_s
+        self._told: Any = {} if told is None else {"on_delivery": told.delivered}
+        self._settled = (lambda _topic, _has_ended: None) if told is None else told.settled
         self._ending = threading.Event()
         work: list[Callable[[], None]] = [
             *(lambda t=topic: self._write(t) for topic in ("plain", "young", "keyed", "both", "pruned")),
@@ -170,7 +194,7 @@ class Clients:
             for _ in range(chance.randrange(1, _BURST)):
                 key = None if topic in ("plain", "young", "pruned") else b"k%d" % chance.randrange(400)
                 value = None if key is not None and chance.random() < 0.1 else chance.randbytes(chance.randrange(400))
-                producer.produce(topic, value, key, partition=chance.randrange(partitions))
+                producer.produce(topic, value, key, partition=chance.randrange(partitions), **self._told)
             producer.flush(5)
 
     def _transact(self, topic: str) -> None:
@@ -181,9 +205,12 @@ class Clients:
         for chance in self._bursts():
             producer.begin_transaction()
             for _ in range(chance.randrange(1, _BURST)):
-                producer.produce(topic, chance.randbytes(chance.randrange(300)), b"k%d" % chance.randrange(300))
-            producer.flush(5)
+                key, value = b"k%d" % chance.randrange(300), chance.randbytes(chance.randrange(300))
+                producer.produce(topic, value, key, **self._told)
+            if producer.flush(5) == 0:
+                self._settled(topic, False)
             (producer.abort_transaction if chance.random() < 0.3 else producer.commit_transaction)(20)
+            self._settled(topic, True)
 
     def _read(self) -> None:
         from confluent_kafka import Consumer
