@@ -313,6 +313,13 @@ def test_help_names_every_argument_of_a_function() -> None:
     assert "tier_keys" in inspect.signature(seglog.verify).parameters
 
 
+def test_an_argument_whose_default_is_none_takes_none() -> None:
+    functions = [value for name in seglog.__all__ if inspect.isfunction(value := getattr(seglog, name))]
+    arguments = [each for function in functions for each in inspect.signature(function).parameters.values()]
+    assert sum(each.default is None for each in arguments) > 200
+    assert {str(each) for each in arguments if each.default is None and "None" not in str(each.annotation)} == set()
+
+
 def test_every_error_that_is_raised_can_be_caught_by_its_public_name() -> None:
     kinds = [name for name, kind in vars(seglog.errors).items() if inspect.isclass(kind)]
     raised = [name for name in kinds if issubclass(getattr(seglog.errors, name), seglog.SeglogError)]

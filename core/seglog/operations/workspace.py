@@ -237,10 +237,10 @@ class CommonArguments(TypedDict, total=False):
 
     config: Mapping[str, object] | None
     config_file: Location | None
-    threads: int
+    threads: int | None
     progress: BytesRead | None
-    clock: Clock
-    fs: FileSystem
+    clock: Clock | None
+    fs: FileSystem | None
 
 
 def workspace_of(given: CommonArguments, named: Iterable[Path] = ()) -> Workspace:
