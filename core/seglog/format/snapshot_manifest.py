@@ -278,7 +278,7 @@ def _directories(lines: Iterable[JsonFields]) -> Iterator[StoredDirectory]:
             if directory is None:
                 raise fields.wrong("type", "a partition comes before its directory")
             partition = _partition(fields)
-            if partition.name in names:
+            if partition.name in names or any(file.name == partition.name for file in directory.files):
                 raise fields.wrong("name", f"{partition.name} is there twice")
             names.add(partition.name)
             partitions.append(partition)
@@ -316,27 +316,41 @@ def _partition(fields: JsonFields) -> StoredPartition:
         for item in fields.items("damage")
     )
     cut = None if fields.is_null("cut") else fields.integer("cut")
-    return StoredPartition(name, topic_id, seen, cut, damage, _files(fields))
+    return StoredPartition(name, topic_id, seen, cut, damage, _files(fields, name))
 
 
-def _files(fields: JsonFields) -> tuple[StoredFile, ...]:
-    files = tuple(_file(item) for item in fields.items("files"))
+def _files(fields: JsonFields, partition: str | None = None) -> tuple[StoredFile, ...]:
+    files = tuple(_file(item, partition) for item in fields.items("files"))
     if len({file.name for file in files}) < len(files):
         raise fields.wrong("files", "a name is there twice")
     return files
 
 
-def _file(fields: JsonFields) -> StoredFile:
+def _file(fields: JsonFields, partition: str | None) -> StoredFile:
     name, tail = fields.text("name"), fields.text("tail")
     if _FILE_NAME.fullmatch(name) is None or name in (".", ".."):
         raise fields.wrong("name", f"{name[:60]!r} is not the name of a file")
     if _CHECKSUM.fullmatch(tail) is None:
         raise fields.wrong("tail", f"{tail[:20]!r} is not 8 hexadecimal digits")
     extents = tuple(_extent(fields, item) for item in fields.lists("extents"))
-    file = StoredFile(name, fields.integer("modifiedNs"), fields.integer("inode", most=2**64), int(tail, 16), extents)
+    for extent in extents:
+        if not _is_of(extent.object, partition, name):
+            raise fields.wrong("extents", f"{extent.object} belongs to another file")
+    file = StoredFile(
+        name, fields.integer("modifiedNs"), fields.integer("inode", most=2**64 - 1), int(tail, 16), extents
+    )
     if file.size > INT64_MAX:
         raise fields.wrong("extents", "they have more bytes than a file can have")
     return file
+
+
+def _is_of(path: str, partition: str | None, file: str) -> bool:
+    """True for a pack, and for an object that a partition's file may have: its name begins and ends as the file's."""
+    if path.startswith(f"{PACKS}/"):
+        return True
+    stem, _, kind = file.partition(".")
+    base = path.rpartition("/")[2]
+    return path.startswith(f"{OBJECTS}/{partition}/") and base.startswith(f"{stem}-") and base.endswith(f".{kind}")
 
 
 def _extent(fields: JsonFields, item: list[object]) -> Extent:

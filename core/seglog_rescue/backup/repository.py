@@ -198,6 +198,9 @@ class Repository(Snapshots):
         path, digest = self.place / extent.object, ContentDigest()
         try:
             with self.fs.open(path, "r") as file:
+                if file.size() < extent.position + extent.size:  # which may be far beyond what anybody could read
+                    there = max(0, file.size() - extent.position)
+                    raise CorruptTierError(path, f"it ends after {there} of {extent.size} bytes", extent.position)
                 for piece in pieces(file, extent.position, extent.position + extent.size):
                     digest.update(piece)
                     yield piece

@@ -14,6 +14,7 @@ from seglog.repairs.undo.beside import new_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 from seglog_rescue.backup.repository import Repository
+from seglog_stores.tiers.snapshots import unreadable
 
 
 @dataclass(slots=True)
@@ -104,7 +105,10 @@ class CheckedBackup:
 def verify_snapshots(
     repository: Repository, identities: Iterable[str], share: float, chance: random.Random, progress: BytesRead
 ) -> CheckedBackup:
-    """Reads all extents that snapshots name, each once, or a `share` of them (0 to 1) by `chance`. Raises OSError."""
+    """Reads all extents that snapshots name, each once, or a `share` of them (0 to 1) by `chance`.
+
+    Raises OSError for a store that fails. What a disk cannot read is a problem, as what is missing is.
+    """
     done, named = CheckedBackup(), dict[Extent, list[str]]()
     for identity in identities:
         done.snapshots += 1
@@ -113,11 +117,21 @@ def verify_snapshots(
         except CorruptTierError as error:
             done.problems.append((error, (identity,)))
             continue
+        except FileNotFoundError:
+            done.snapshots -= 1
+            continue  # pruned meanwhile
         for extent in {extent for file in snapshot.all_files() for extent in file.extents}:
             named.setdefault(extent, []).append(identity)
+    last: Extent | None = None  # that was read
     for extent in sorted(named, key=lambda each: (each.object, each.position)):
         if share < 1 and chance.random() >= share:
             continue
+        if last is not None and extent.object == last.object and extent.position < last.position + last.size:
+            reason = "manifests name the same bytes in two ways"  # reading them each time could take for ever
+            overlap = CorruptTierError(repository.place / extent.object, reason, extent.position)
+            done.problems.append((overlap, tuple(sorted({*named[last], *named[extent]}))))
+            continue
+        last = extent
         done.extents += 1
         try:
             for piece in repository.extent_pieces(extent):
@@ -125,6 +139,8 @@ def verify_snapshots(
                 progress(len(piece))
         except CorruptTierError as error:
             done.problems.append((error, tuple(named[extent])))
+        except OSError as error:
+            done.problems.append((unreadable(repository.place / extent.object, error), tuple(named[extent])))
     return done
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.format.manifest_fields import json_fields
 from seglog.format.snapshot_manifest import (
@@ -31,6 +31,7 @@ from seglog.format.snapshot_manifest import (
 )
 from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.model import TopicPartition
+from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog_stores.tiers.contents import Extents, MadeFile, Part, Stored
@@ -91,11 +92,26 @@ class Snapshots:
     def read(self, identity: str, folder: str = SNAPSHOTS) -> Snapshot:
         """Reads a snapshot's manifest. Raises CorruptTierError, FileNotFoundError."""
         path = self.manifest_path(identity, folder)
-        return parse_snapshot(self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT), path, identity)
+        try:
+            data = self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return parse_snapshot(data, path, identity)
 
     def manifest_path(self, identity: str, folder: str = SNAPSHOTS) -> Path:
         """Returns the path of a snapshot's manifest."""
         return self.place / folder / f"{identity}{SNAPSHOT_SUFFIX}"
+
+
+def unreadable(path: Path, error: OSError) -> CorruptTierError:
+    """Returns what says that a disk does not read a file of a repository, as of a damaged one. A store's error is
+    raised: it is of the moment.
+    """
+    if isinstance(path, RemotePath):
+        raise error
+    return CorruptTierError(path, f"it cannot be read: {error.strerror or error}")
 
 
 def _require_one_source(place: Path, ids: list[str]) -> None:
