@@ -11,12 +11,18 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from seglog.clock import SystemClock
+from seglog.model import TopicPartition
+from seglog.storage.local import LocalFileSystem
+from seglog_rescue.operations.replicas import ReplicasRequest, compare
+from seglog_rescue.replicas.comparison import Acknowledged
+from tests.support.command_line import json_lines, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.kafka.broker import free_ports
 from tests.support.kafka.jvm import KAFKA_VERSION, application_jars, compiled, find_java, maven_jars
@@ -266,6 +272,35 @@ def values(bootstrap: str, topic: str, count: int) -> tuple[tuple[str, ...], ...
     """The committed values of a topic, by partition."""
     rows = librdkafka_rows(bootstrap, [(topic, number) for number in range(count)], "read_committed")
     return tuple(tuple((row[3] or b"").decode() for row in rows[topic, number]) for number in range(count))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A record of a topic: what tells it from the same value sent again."""
+
+    offset: int
+    timestamp: int
+    value: str
+
+
+def lines_of(partition: Path, *bounds: str) -> list[Line]:
+    """The records of a partition's directory."""
+    rows = json_lines(run("read", "--json", *bounds, partition))
+    return [Line(row["offset"], row["timestamp"], row["value"]) for row in rows]
+
+
+def unacknowledged(logs: Sequence[Path], partition: TopicPartition) -> list[Line]:
+    """The records that a partition's replicas in sync had not all got when their brokers died: Kafka had told nobody
+    that they are safe, and may elect a replica without them."""
+    for verdict in compare(LocalFileSystem(), SystemClock(), ReplicasRequest(logs)).partitions:
+        losses = [each for choice in verdict.choices for each in choice.losses]
+        open_ends = [each for each in losses if each.acknowledged is Acknowledged.NO]
+        if verdict.partition == partition and open_ends:
+            longest = max(open_ends, key=lambda loss: loss.end)
+            first = min(each.first for each in open_ends if each.node == longest.node)
+            (place,) = (each.copy.facts.directory for each in verdict.copies if each.copy.node == longest.node)
+            return lines_of(Path(place), "--from-offset", str(first), "--to-offset", str(longest.end))
+    return []
 
 
 def ends(bootstrap: str, topic: str, count: int) -> list[int]:

@@ -66,8 +66,9 @@ _SHARE_STATE = {
 }
 _STATE_LOST = "Creates an empty log. Unless another replica has it, the broker has lost {}."
 _STREAMS_STATE = (
-    f"{_STATE_LOST} An application that has no local copy of it goes on at its committed offsets, with an empty state"
-    " and without an error: its results are then wrong."
+    f"{_STATE_LOST} An application that has no local copy of it, or was killed with exactly-once semantics and so does"
+    " not trust its copy, goes on at its committed offsets, with an empty state and without an error: its results are"
+    " then wrong."
 )
 _STREAMS_RESET = (
     "kafka-streams-application-reset.sh --bootstrap-server HOST:PORT --application-id APP --input-topics TOPICS"

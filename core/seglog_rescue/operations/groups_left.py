@@ -62,10 +62,10 @@ def streams_states_left(groups: Collection[Group], target_of: TargetOf, topics: 
         if left:
             yield (
                 f"Streams application {escaped(group.name)} goes on at its committed offsets, but not all of its state"
-                f" is taken along: {', '.join(map(escaped, left))}. Where it has no local copy (state.dir) it begins"
-                " with an empty state and without an error, and its results are then wrong. Take these topics too, or"
-                " let it process its input again, before its members start and when the sessions of the old ones have"
-                f" ended: {_reset(group)}"
+                f" is taken along: {', '.join(map(escaped, left))}. Where it has no local copy (state.dir), or was"
+                " killed with exactly-once semantics and so does not trust it, it begins with an empty state and"
+                " without an error, and its results are then wrong. Take these topics too, or let it process its input"
+                f" again, before its members start and when the sessions of the old ones have ended: {_reset(group)}"
             )
 
 
