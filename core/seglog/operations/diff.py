@@ -9,7 +9,7 @@ from pathlib import Path
 from seglog.configuration.settings import differing_owner, identity_of
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.log.read_loader import viewed_copies
-from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes, have_same_batches
 from seglog.look.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path, topic_partitions
 from seglog.storage import links
@@ -90,6 +90,8 @@ def differences(
 def _all_differences(
     fs: FileSystem, directories: Sequence[Path], level: str, options: ViewOptions
 ) -> Iterator[Difference]:
+    if level == "batches" and have_same_batches(fs, directories):
+        return
     with viewed_copies(fs, directories) as (seen, listings):
         has = tuple(seen.status(listing.directory) is not None for listing in listings)
         if any(listing.format == "0.7" for listing in listings):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -125,7 +125,7 @@ class PartitionDirectory:
         return self.topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for the cached property
 class LogDirectoryListing:
     """The contents of a log directory (one of a broker's `log.dirs`).
 
@@ -143,10 +143,15 @@ class LogDirectoryListing:
     strangers: tuple[Path, ...]
     misnamed: tuple[Path, ...]
 
-    @property
+    @cached_property
     def live(self) -> tuple[PartitionDirectory, ...]:
         """The partitions that a broker serves: neither deleted nor stray nor future, without the KRaft log."""
         return tuple(p for p in self.partitions if p.state is PartitionState.LIVE and not p.is_cluster_metadata)
+
+    @cached_property
+    def largest_numbers(self) -> Mapping[str, int]:
+        """The largest number of a live partition, by topic."""
+        return {one.topic_partition.topic: one.topic_partition.partition for one in self.live}  # they ascend
 
 
 class TargetKind(Enum):
@@ -171,12 +176,17 @@ class Target:
 
 def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     """Lists a partition directory. Raises NotALogError if there is no such directory."""
+    return listing_of(directory, readable_entries(fs, directory))
+
+
+def listing_of(directory: Path, entries: Iterable[tuple[str, FileStatus]]) -> PartitionListing:
+    """Returns the listing of a partition directory with these names in it (`readable_entries`)."""
     found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
     strangers: list[Path] = []
     notes: list[Path] = []
     others: set[str] = set()
-    for name, status in readable_entries(fs, directory):
+    for name, status in entries:
         path, parsed = directory / name, filenames.parse_file_name(name)
         if status.no_file:
             strangers.append(path)  # a broker that looks for segments and snapshots sees neither

@@ -74,7 +74,7 @@ class PartitionView:
         budget: DescriptorBudget = SHARED_BUDGET,
     ) -> None:
         self.directory = directory
-        self.live = _is_live(directory) if live is None else live
+        self.live = is_live(directory) if live is None else live
         self._below, self._clock = fs, clock
         self._frozen = FrozenFileSystem(fs, directory, budget)
         self.fs: FileSystem = self._frozen
@@ -154,7 +154,7 @@ class SingleFile:
 
     def __init__(self, fs: FileSystem, path: Path, *, live: bool | None = None) -> None:
         self.fs, self.path = fs, path
-        self.live = _is_live(path.parent) if live is None else live
+        self.live = is_live(path.parent) if live is None else live
 
     @cached_property
     def listing(self) -> PartitionListing:
@@ -236,7 +236,8 @@ def is_held(log_directory: Path) -> bool:
     return holder is not None and holder.pid != os.getpid()
 
 
-def _is_live(partition: Path) -> bool:
+def is_live(partition: Path) -> bool:
+    """True if another process holds the lock of the log directory that a partition lies in."""
     try:
         return is_held(partition_path(partition).parent)
     except OSError:

@@ -5,6 +5,9 @@ trial of recovery) takes many times longer than reading its bytes. `sound_log` o
 None means that the partition is to be looked at as usual, and says nothing about it. What is rare in a sound partition
 counts as unknown, too: transactions, holes, magic 0 and 1, leftovers, strange names.
 
+What was read is handed on (`SoundLog.pieces`, `listing`): whoever measures or compares a sound partition, or takes it
+over, needs no view of it, and does not read it again.
+
 What holds for a sound log: its batches and records are right and leave out no offset from the first segment's base to
 the end; both indexes of each segment are there and lead to the batches they name, and only those of the last segment
 end with zeros; its snapshots and its leader epochs say what the batches say; no other file is in the directory.
@@ -14,8 +17,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +37,12 @@ from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import walk_clean
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
-from seglog.scan.listing import OFFSET_CHECKPOINTS
+from seglog.scan.listing import OFFSET_CHECKPOINTS, PartitionListing, listing_of
+from seglog.scan.log_walk import WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.topic_ids import topic_id_of
-from seglog.storage.filesystem import FileSystem
+from seglog.scan.view import is_live
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.padding import FRONT_BYTES, written_bytes
 from seglog.verification.batches import LEAST_ENTRY, Level, clean_range, new_state
 from seglog.verification.surroundings import Surroundings
@@ -62,8 +68,12 @@ class SoundLog:
     those of the last segment, which it cuts off when it stops. `batches` and `segments` are counted; `snapshots` are
     the offsets of the producer snapshots, ascending, `snapshot_size` the largest one in bytes. `topic_id` is that of
     `partition.metadata`, None without the file. `size` are the bytes of the `.log` files, the last of which was written
-    at `modified_ms`. `tables` are the batches of each segment, rows of layout.BATCH.
+    at `modified_ms`. `pieces` are what a walk through each `.log` yields, by base offset; an empty one has none.
+    `entries` are the names in `directory` when the reading began.
     """
+
+    directory: Path
+    entries: Sequence[tuple[str, FileStatus]]
 
     base_offset: int
     end_offset: int
@@ -77,7 +87,11 @@ class SoundLog:
     topic_id: str | None
     size: int
     modified_ms: int
-    tables: tuple[np.ndarray, ...]
+    pieces: Mapping[int, WalkedEntries]
+
+    def listing(self) -> PartitionListing:
+        """Returns the listing of the directory."""
+        return listing_of(self.directory, self.entries)
 
     def is_as_stated(self, key: TopicPartition, around: Surroundings) -> bool:
         """True if nothing states that the log of partition `key` reached further, at either end, than it does, or that
@@ -93,6 +107,11 @@ class SoundLog:
         has_end = self.snapshots[-1:] == (self.end_offset,) or self.end_offset == 0  # there is none at offset 0
         is_closed = has_end and not self.is_padded
         return not was_compacted and (is_closed or not around.clean)
+
+
+def sound_log_at_rest(fs: FileSystem, directory: Path) -> SoundLog | None:
+    """Returns `sound_log`; None, too, if another process holds the lock of the log directory."""
+    return None if is_live(directory) else sound_log(fs, directory)
 
 
 def sound_log(fs: FileSystem, directory: Path) -> SoundLog | None:
@@ -113,6 +132,7 @@ class _Contents:
     """The bytes of a partition's files by kind and offset, the small files by name at 0; indexes without the zeros
     that a broker allocates after their entries, and the base offsets of those with zeros."""
 
+    entries: Sequence[tuple[str, FileStatus]]
     files: dict[FileKind | str, dict[int, bytes]]
     padded: set[int] = field(default_factory=set)
     written: dict[int, int] = field(default_factory=dict)  # when each log was, epoch milliseconds
@@ -120,10 +140,10 @@ class _Contents:
 
 def _read(fs: FileSystem, directory: Path) -> _Contents | None:
     """Returns the contents of a directory, None if anything else than the files of a log is there."""
-    contents = _Contents({kind: {} for kind in (*_KINDS, *_SMALL_FILES)})
+    contents = _Contents(fs.entries(directory), {kind: {} for kind in (*_KINDS, *_SMALL_FILES)})
     files: list[tuple[FileKind | str, int, Path, int]] = []
     total = 0
-    for name, status in fs.entries(directory):
+    for name, status in contents.entries:
         parsed = parse_file_name(name)
         is_index = parsed is not None and parsed.kind in _ENTRY_BYTES
         total += 0 if is_index else status.size
@@ -196,7 +216,7 @@ class _Soundness:
     epochs: list[EpochEntry] = field(default_factory=list)
     producers: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # id → epoch, last offset, last sequence
     compared: set[int] = field(default_factory=set)  # the offsets of snapshots
-    tables: list[np.ndarray] = field(default_factory=list)
+    pieces: dict[int, WalkedEntries] = field(default_factory=dict)
 
     def judge(self) -> SoundLog | None:
         logs, offsets, times, snapshots = (self.contents.files[kind] for kind in _KINDS)
@@ -220,6 +240,8 @@ class _Soundness:
             return None
         metadata = self.contents.files[filenames.PARTITION_METADATA].get(0)
         return SoundLog(
+            directory=self.directory,
+            entries=self.contents.entries,
             base_offset=bases[0],
             end_offset=reached,
             segments=len(bases),
@@ -232,7 +254,7 @@ class _Soundness:
             topic_id=None if metadata is None else topic_id_of(metadata, self.directory / filenames.PARTITION_METADATA),
             size=sum(map(len, logs.values())),
             modified_ms=self.contents.written[bases[-1]],
-            tables=tuple(self.tables),
+            pieces=self.pieces,
         )
 
     # --- batches ------------------------------------------------------------------------------------------
@@ -253,7 +275,8 @@ class _Soundness:
             table = rows[:count] if right and consumed == len(data) else None
         if table is None or len(table) > _MOST_BATCHES:
             return None
-        self.tables.append(table)
+        source = partial(self.fs.open, self.directory / filenames.segment_file_name(base), "r")
+        self.pieces[base] = WalkedEntries(0, view, table, np.ones(len(table), dtype=bool), source)
         return list(map(_Batch._make, table.tolist()))
 
     def _opened_batches(self, base: int, most: int) -> np.ndarray | None:

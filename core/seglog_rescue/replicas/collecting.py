@@ -175,8 +175,8 @@ def _sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings) -> S
 def _of_sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings, log: SoundLog) -> ReplicaFacts:
     """Returns what the usual reading would tell about a sound log."""
     key, digest = place.topic_partition, LogDigest()
-    for rows in log.tables:
-        digest.add(rows)
+    for piece in log.pieces.values():
+        digest.add(piece.batches)
     offsets = {name: around.offset(name, key) or 0 for name in _CHECKPOINTS}
     start = max(log.base_offset, offsets[filenames.LOG_START_OFFSET_CHECKPOINT])
     holes = _before(fs, place.path, around, start)

@@ -55,6 +55,6 @@ class SourceCounts:
     def _least(self) -> dict[Path, dict[str, int]]:
         found: dict[Path, dict[str, int]] = {}
         for path in self._paths:
-            live = [one.topic_partition for one in list_log_directory(self._fs, path).live]
-            found[path] = {one.topic: one.partition + 1 for one in live}  # the highest number comes last
+            numbers = list_log_directory(self._fs, path).largest_numbers
+            found[path] = {topic: number + 1 for topic, number in numbers.items()}
         return found

@@ -62,6 +62,7 @@ def choose(
     chosen: list[PartitionToTake] = []
     left_out: list[tuple[str, str]] = []
     named: set[Path] = set()
+    taken: set[Path] = set()
     for source in sources:
         path = links.resolve(source.path)
         if source.kind is TargetKind.FILE:
@@ -74,8 +75,9 @@ def choose(
             if reason:
                 left_out.append((str(place.path), reason))
                 continue
-            if any(other.directory == place.path for other in chosen):
+            if place.path in taken:
                 continue  # a source that was named twice
+            taken.add(place.path)
             old = place.topic_partition
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
             chosen.append(PartitionToTake(place.path, old, new))

@@ -12,7 +12,7 @@ Indexes, snapshots and leader epochs are rebuilt from the batches, so their padd
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.segment_survey import SegmentSurveyor, code_of
+from seglog.verification.soundness import sound_log
 from seglog.verification.transactions import Transaction, TransactionWalk
 from seglog_rescue.transplant.rewriting import Rewritten, counted
 
@@ -111,8 +112,13 @@ def read_source(
 
     Raises RefusedError for damage, and if it cannot be taken over.
     """
-    require_batches(fs, directory)
     overlay = OverlayFileSystem(fs)
+    sound = sound_log(fs, directory)
+    if sound is not None:
+        found = SourceLog(directory, partition, overlay, facts=_log_files(directory, sound.entries))
+        _SourceReading(found, sound.listing(), checkpoints, progress, sound.pieces).read()
+        return found
+    require_batches(fs, directory)
     found = SourceLog(directory, partition, overlay, facts=log_files(fs, directory))
     settled = settle_leftovers(overlay, directory)
     for replaced in settled.replaced:
@@ -129,8 +135,11 @@ def read_source(
 
 def log_files(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
     """Returns the status of the partition's data files: if it is the same later, nothing wrote to them."""
-    names = ((name, status) for name, status in fs.entries(directory) if not status.is_directory)
-    return {directory / name: status for name, status in names if ".log" in name}
+    return _log_files(directory, fs.entries(directory))
+
+
+def _log_files(directory: Path, entries: Sequence[tuple[str, FileStatus]]) -> dict[Path, FileStatus]:
+    return {directory / name: status for name, status in entries if ".log" in name and not status.is_directory}
 
 
 def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
@@ -146,12 +155,18 @@ def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
 
 
 class _SourceReading:
-    """One pass over a source, which fills a SourceLog."""
+    """One pass over a source, which fills a SourceLog. `pieces` are those of a sound log, which is not read again."""
 
     def __init__(
-        self, found: SourceLog, listing: PartitionListing, checkpoints: SourceCheckpoints, progress: BytesRead
+        self,
+        found: SourceLog,
+        listing: PartitionListing,
+        checkpoints: SourceCheckpoints,
+        progress: BytesRead,
+        pieces: Mapping[int, WalkedEntries] | None = None,
     ) -> None:
         self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
+        self._pieces = pieces
         self._surveyor = SegmentSurveyor(found.fs)
         self._last_offset = _NO_OFFSET
         marker = found.directory.parent / filenames.CLEAN_SHUTDOWN_FILE
@@ -166,17 +181,37 @@ class _SourceReading:
         while len(segments) > 1 and segments[1].base_offset <= source.log_start:
             source.left_behind.append(segments.pop(0).log.name)
         source.log_start = max(source.log_start, segments[0].base_offset)
-        walk = TransactionWalk(source.fs, self._listing)
-        for ended in walk.ended(self._steps(segments)):
-            epoch = source.coordinator_epochs.get(ended.producer_id, _NO_OFFSET)
-            source.coordinator_epochs[ended.producer_id] = max(epoch, ended.coordinator_epoch)
-        source.open = [transaction for transaction in walk.left_open() if transaction.source == "log"]
+        if self._pieces is None:
+            self._walk(segments)
+        else:
+            for segment in segments:
+                self._take_whole(segment, self._pieces.get(segment.base_offset))
         source.log_end = max(self._last_offset + 1, segments[-1].base_offset)
         if source.log_start > source.log_end:
             raise RefusedError(
                 f"{source.directory} ends at offset {source.log_end}, below its log start {source.log_start} in"
                 f" {filenames.LOG_START_OFFSET_CHECKPOINT}: a broker would drop all of it; {MENDING}"
             )
+
+    def _walk(self, segments: list[SegmentFiles]) -> None:
+        source, walk = self._found, TransactionWalk(self._found.fs, self._listing)
+        for ended in walk.ended(self._steps(segments)):
+            epoch = source.coordinator_epochs.get(ended.producer_id, _NO_OFFSET)
+            source.coordinator_epochs[ended.producer_id] = max(epoch, ended.coordinator_epoch)
+        source.open = [transaction for transaction in walk.left_open() if transaction.source == "log"]
+
+    def _take_whole(self, segment: SegmentFiles, piece: WalkedEntries | None) -> None:
+        """Takes a segment of a sound log, which has no transactions; `piece` is None for an empty one."""
+        largest = -1
+        if piece is not None:
+            self._take(piece)
+            largest = max(largest, int(piece.batches["max_timestamp"].max()))
+        self._add_segment(segment, segment.size, largest)
+
+    def _add_segment(self, segment: SegmentFiles, valid_bytes: int, largest: int) -> None:
+        taken = SourceSegment(segment.base_offset, segment.log, valid_bytes, segment.modified_ms, largest)
+        self._found.size += valid_bytes
+        self._found.segments.append(taken)
 
     def _require_whole(self, segments: list[SegmentFiles]) -> None:
         """Raises RefusedError for an empty `.log` with a filled index, unless it is the last one."""
@@ -220,8 +255,7 @@ class _SourceReading:
         valid = segment.size
         if damage is not None:
             valid = self._torn(segment, damage, is_last)
-        found.size += valid
-        found.segments.append(SourceSegment(segment.base_offset, segment.log, valid, segment.modified_ms, largest))
+        self._add_segment(segment, valid, largest)
 
     def _torn(self, segment: SegmentFiles, damage: CorruptRecordError, is_last: bool) -> int:
         """Returns the valid bytes of a segment with a damaged end. Raises the damage if no crash explains it."""

@@ -98,8 +98,7 @@ class TargetDirectory:
 
     def has_topic(self, topic: str) -> bool:
         """True if any partition of the topic lies here or beside."""
-        here = any(partition.topic_partition.topic == topic for partition in self.listing.live)
-        return here or any(other.has_topic(topic) for other in self.beside)
+        return topic in self.listing.largest_numbers or any(other.has_topic(topic) for other in self.beside)
 
     def leaves_to_others(self, key: TopicPartition) -> bool:
         """True if one of the directories beside has the partition's place."""
@@ -197,10 +196,8 @@ class TargetDirectory:
     def _require_assigned(self, directory: Path, key: TopicPartition, topic_id: str, every_replica: bool) -> int | None:
         metadata = self.metadata
         if metadata is None or not metadata.knows_topics:
-            places = (self, *self.beside)
-            listed = [partition.topic_partition for place in places for partition in place.listing.live]
-            most = max(other.partition for other in listed if other.topic == key.topic)
-            return None if metadata is not None else most + 1
+            numbers = (place.listing.largest_numbers.get(key.topic, 0) for place in (self, *self.beside))
+            return None if metadata is not None else max(numbers) + 1
         assigned_id = metadata.topic_ids.get(key.topic)
         assigned = None if assigned_id is None else metadata.assignment(assigned_id, key.partition)
         if assigned_id is None or assigned_id != topic_id or assigned is None:

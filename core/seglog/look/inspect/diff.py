@@ -26,6 +26,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 from seglog.verification.damage import with_damage
 from seglog.verification.findings import Finding
+from seglog.verification.soundness import sound_log_at_rest
 
 _CHUNK_BYTES = 1 << 20
 _COMPARED = (
@@ -187,6 +188,21 @@ class _Copy:
 def _batch(row: np.void, file: str) -> _Batch:
     fields = tuple(int(row[name]) for name in _COMPARED)
     return _Batch(int(row["base_offset"]), int(row["last_offset"]), fields, file, int(row["position"]))
+
+
+def have_same_batches(fs: FileSystem, directories: Sequence[Path]) -> bool:
+    """True if one reading of each copy of a partition tells that all are sound and have the same batches. False says
+    nothing about them."""
+    first: bytes | None = None
+    for directory in directories:
+        log = sound_log_at_rest(fs, directory)
+        if log is None:
+            return False
+        data = b"".join(piece.data.tobytes() for piece in log.pieces.values())  # wherever segments were rolled
+        if first is not None and data != first:
+            return False
+        first = data
+    return True
 
 
 def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection) -> Iterator[Difference]:

@@ -32,6 +32,7 @@ from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.parts import stamp_of
+from seglog.verification.soundness import sound_log_at_rest
 
 _MOST_PRODUCERS = 100_000
 _MOST_FREQUENT = 10
@@ -157,11 +158,17 @@ def log_statistics(
             gathering = _Gathering(newest=total.newest)
             gathering.walk(fs, logs)
         total.add(gathering)
-    return total.result(listing)
+    return total.result(listing.directory, len(listing.segments), listing.size)
 
 
 def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
     """Returns the statistics of a partition as of now, even while a broker changes it. Raises OSError, NotALogError."""
+    sound = None if measured else sound_log_at_rest(fs, directory)
+    if sound is not None:
+        gathering = _Gathering()
+        for piece in sound.pieces.values():
+            gathering.take(piece)
+        return gathering.result(directory, sound.segments, sound.size)
     with whole_view(fs, directory) as view:
         return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
 
@@ -331,13 +338,14 @@ class _Gathering:
         if len(self.producers) < _MOST_PRODUCERS:
             self.producers.update(np.unique(good["producer_id"][good["producer_id"] >= 0]).tolist())
 
-    def result(self, listing: PartitionListing) -> LogStatistics:
+    def result(self, directory: Path, segments: int, size: int) -> LogStatistics:
+        """Returns the counts as the statistics of a partition with so many segments and bytes of logs."""
         count = self.counters.tolist()
         oldest, newest = count[sketch.OLDEST], count[sketch.NEWEST]
         return LogStatistics(
-            partition=name_of(listing.directory),
-            segments=len(listing.segments),
-            bytes=listing.size,
+            partition=name_of(directory),
+            segments=segments,
+            bytes=size,
             damaged_bytes=self.damaged,
             batches=self.batches,
             control_batches=self.control,
