@@ -152,8 +152,8 @@ def stats(
       seglog spark stats --json /var/lib/kafka/data
       seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
-    from seglog.operations.stats import MeasuredDirectories, PartitionStatistics
-    from seglog.scan.listing import resolve_paths
+    from seglog.operations.stats import MeasuredDirectories, MeasuredPartition, PartitionStatistics
+    from seglog.scan.listing import list_partition, resolve_paths
     from seglog_cli.failures import SkippedPartitions
 
     measures.check(session)
@@ -161,8 +161,13 @@ def stats(
     targets = resolve_paths(session.fs, paths)
     unreadable = SkippedPartitions.among(session, targets)
     work = session.workspace("--config", "--set")
-    partitions = list(MeasuredDirectories(work, targets, unreadable.passing_over).partitions())
-    by_directory = {partition.listing.directory: partition for partition in partitions}
+    partitions: list[MeasuredPartition] = []
+    listings: list[PartitionListing] = []
+    for partition in MeasuredDirectories(work, targets, unreadable.passing_over).partitions():
+        with unreadable.passing_over(partition.directory):
+            listings.append(list_partition(work.fs, partition.directory))
+            partitions.append(partition)
+    by_directory = {partition.directory: partition for partition in partitions}
     now_ms = session.clock.now_ms()
 
     def sizing_of(listing: PartitionListing) -> SizingRequest:
@@ -171,7 +176,6 @@ def stats(
     with cluster.started(session, "stats") as (spark, watch):
         from seglog_ask.spark import jobs
 
-        listings = [partition.listing for partition in partitions]
         measured = jobs.statistics(
             spark, listings, sizing_of=sizing_of if measures.sizing else None, watch=watch, seen=session.fs
         )

@@ -93,7 +93,7 @@ def run(
     measured = MeasuredDirectories(session.workspace("--config", "--set"), targets, unreadable.passing_over)
     with session.reading("stats", directories) as reading:
         for partition in measured.partitions():
-            with unreadable.passing_over(partition.listing.directory):
+            with unreadable.passing_over(partition.directory):
                 now_ms = session.clock.now_ms()
                 statistics = partition.measured(
                     reading.fs, now_ms, sizing=measures.sizing, write_rate=measures.write_rate

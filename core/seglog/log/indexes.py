@@ -166,13 +166,15 @@ class IndexFile(OwnedFile):
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The two columns as stored (int64, relative offsets), without padding."""
         loaded = self._loaded
-        if loaded is None:
-            raw = self._read()
-            first, second = (raw[name].astype(np.int64) for name in self._names)
-            real = _unpadded(first, second)
-            loaded = self._loaded = first[:real], second[:real]
-            self._ending = _ending_of(*loaded)
-            held_columns.HELD.note(self, first.nbytes + second.nbytes)
+        return self._load(self._size_of_file()) if loaded is None else loaded
+
+    def _load(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        raw = self._read(size)
+        first, second = (raw[name].astype(np.int64) for name in self._names)
+        real = _unpadded(first, second)
+        loaded = self._loaded = first[:real], second[:real]
+        self._ending = _ending_of(*loaded)
+        held_columns.HELD.note(self, first.nbytes + second.nbytes)
         return loaded
 
     @property
@@ -180,8 +182,9 @@ class IndexFile(OwnedFile):
         """How the index ends. Of a large file without padding, only the last entry is read."""
         ending = self._ending
         if ending is None:
-            last = self._read_last()
-            ending = self._ending = _ending_of(*self.columns()) if last is None else last
+            size = self._size_of_file()
+            last = self._read_last() if size > FRONT_BYTES else None
+            ending = self._ending = _ending_of(*self._load(size)) if last is None else last
         return ending
 
     def let_go(self) -> None:
@@ -238,8 +241,8 @@ class IndexFile(OwnedFile):
         self._read_size = 0 if status is None or status.no_file else status.size
         return self._read_size
 
-    def _read(self) -> np.ndarray:
-        if not self._size_of_file():
+    def _read(self, size: int) -> np.ndarray:
+        if not size:
             return np.empty(0, dtype=self._entry)
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)
@@ -248,9 +251,7 @@ class IndexFile(OwnedFile):
         return np.frombuffer(data[:whole], dtype=self._entry)
 
     def _read_last(self) -> _Ending | None:
-        """Returns the end of a large file; None if reading all tells it, as of a small file."""
-        if self._size_of_file() <= FRONT_BYTES:
-            return None
+        """Returns the end of a large file; None if only reading all tells it."""
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)
             last = last_entry(file, self._entry.itemsize)

@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from seglog.configuration.keys import LogConfig
-from seglog.errors import CorruptionError, RefusedError
+from seglog.errors import CorruptionError, RefusedError, UntrustedLinkError
 from seglog.format import filenames
 from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot
 from seglog.log.segment_list import SegmentList
 from seglog.model import NO_TIMESTAMP, TopicPartition
-from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
+from seglog.scan.index_files import read_index
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
@@ -103,11 +103,11 @@ class OutlinedSegment:
             return rows
         return rows[np.linspace(0, len(rows) - 1, _MOST_TIMES).astype(np.int64)]
 
-    @property
+    @cached_property
     def max_timestamp(self) -> int:
         return int(self.times["timestamp"][-1]) if len(self.times) else NO_TIMESTAMP
 
-    @property
+    @cached_property
     def offset_of_max_timestamp(self) -> int:
         return int(self.times["offset"][-1]) if len(self.times) else NO_OFFSET
 
@@ -192,12 +192,13 @@ def read_entries(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndar
 
     Damage is for `verify` to find: an entry that leads nowhere is a wrong hint here, no error.
     """
-    status = None if path is None else fs.status(path)
-    if path is None or status is None or status.size > MOST_INDEX_BYTES:
+    if path is None:
         return _NO_TIMES
     try:
         return read_index(fs, path, base_offset).rows
-    except FileNotFoundError:
+    except UntrustedLinkError:
+        raise
+    except (FileNotFoundError, RefusedError):
         return _NO_TIMES
 
 

@@ -28,10 +28,11 @@ from seglog.clock import Clock
 from seglog.errors import NotALogError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import LeaderEpochCache
+from seglog.log.rereading import reread
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.unreadable import unreadable_at
-from seglog.scan.listing import PartitionListing, require_batches, require_directory, reread
+from seglog.scan.listing import PartitionListing, require_batches, require_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 from seglog.storage.frozen import VanishedError, ViewFileSystem
@@ -186,13 +187,13 @@ class ViewingFileSystem(ViewFileSystem):
         return self._through(path, lambda fs: fs.open(path, mode))
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        return self._through(path, lambda fs: fs.status(path, follow))
+        return self._shown(path).status(path, follow)
 
     def list(self, directory: Path) -> list[str]:
-        return self._through(directory, lambda fs: fs.list(directory), within=True)
+        return self._shown_in(directory).list(directory)
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-        return self._through(directory, lambda fs: fs.entries(directory), within=True)
+        return self._shown_in(directory).entries(directory)
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._through(path, lambda fs: fs.read_bytes(path, limit))
@@ -204,15 +205,22 @@ class ViewingFileSystem(ViewFileSystem):
                 view.close()
             self._views.clear()
 
-    def _through(self, path: Path, ask: Callable[[FileSystem], T], *, within: bool = False) -> T:
-        """Asks the view of the directory that `path` lies in, or with `within` that it is."""
-        text = str(path) if within else str(path).rpartition("/")[0]
-        known = self._views.get(text)
+    def _shown(self, path: Path) -> FileSystem:
+        """Returns the view of the directory that `path` lies in: a partition's files are asked for fifty times."""
+        view = self._views.get(str(path).rpartition("/")[0])
+        return self._taken(path.parent) if view is None else view.fs
+
+    def _shown_in(self, directory: Path) -> FileSystem:
+        view = self._views.get(str(directory))
+        return self._taken(directory) if view is None else view.fs
+
+    def _through(self, path: Path, ask: Callable[[FileSystem], T]) -> T:
+        """Reads from the view of the directory that `path` lies in, which ends if the file could not be held."""
         try:
-            return ask(self._taken(path if within else path.parent) if known is None else known.fs)
+            return ask(self._shown(path))
         except VanishedError:
             with self._guard:
-                view = self._views.pop(text, None)
+                view = self._views.pop(str(path.parent), None)
             if view is not None:
                 view.close()
             raise

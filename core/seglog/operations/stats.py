@@ -20,9 +20,9 @@ from seglog.look.report.growth import growth_of
 from seglog.model import TopicPartition
 from seglog.operations.workspace import CleaningHistory, Round, Workspace, settings_of
 from seglog.scan.listing import (
-    PartitionListing,
     Target,
     TargetKind,
+    has_format_07,
     list_partition,
     log_directory_of,
     partition_directories,
@@ -42,32 +42,33 @@ if TYPE_CHECKING:
 class MeasuredPartition:
     """A partition to measure, with its log directory's settings and its saved cleaning rounds."""
 
-    listing: PartitionListing
+    directory: Path
     settings: DirectorySettings
     rounds: tuple[Round, ...]
 
     @classmethod
-    def of(cls, listing: PartitionListing, settings: DirectorySettings, kept: list[Round]) -> MeasuredPartition:
+    def of(cls, directory: Path, settings: DirectorySettings, kept: list[Round]) -> MeasuredPartition:
         """Picks this partition's rounds from those of its log directory."""
-        name = name_of(listing.directory)
-        return cls(listing, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
+        name = name_of(directory)
+        return cls(directory, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
 
     def growth(self, fs: FileSystem, now_ms: int) -> Growth | None:
         """Returns the partition's growth by its time indexes; None if they do not tell."""
-        key = self.listing.topic_partition or TopicPartition("unnamed", 0)
-        log = outline(fs, self.listing, key, LogConfig(), Checkpoints())
+        listing = list_partition(fs, self.directory)
+        key = listing.topic_partition or TopicPartition("unnamed", 0)
+        log = outline(fs, listing, key, LogConfig(), Checkpoints())
         return None if log is None else growth_of(log, now_ms)
 
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
         """Returns the input of `inspect.sizing` besides the log."""
-        resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
+        resolved = self.settings.resolve(topic_of(Target(self.directory, TargetKind.PARTITION)))
         return SizingRequest(resolved.log, resolved.cleaner, now_ms, self.rounds, write_rate)
 
     def measured(
         self, fs: FileSystem, now_ms: int, *, sizing: bool = False, write_rate: int | None = None
     ) -> PartitionStatistics:
         """Measures the partition as it is now, in one pass. Raises OSError, NotALogError."""
-        directory, needed = self.listing.directory, None
+        directory, needed = self.directory, None
         contents = view_statistics(fs, directory)
         if sizing:
             request = self.sizing_request(now_ms, write_rate)
@@ -115,13 +116,13 @@ class MeasuredDirectories:
                 self._settings[log_directory] = settings_of(self._work, log_directory)
             rounds = kept_rounds(fs, self._work.environment, log_directory, warn)
             for directory in partition_directories(fs, target):
-                listing = None
+                is_old = None
                 with self._passing_over(directory):
-                    listing = list_partition(fs, directory)
-                if listing is not None and listing.format == "kafka":
-                    yield MeasuredPartition.of(listing, self._settings[log_directory], rounds)
-                elif listing is not None:
-                    warn(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
+                    is_old = has_format_07(fs, directory)
+                if is_old:
+                    warn(f"{directory}: a log of Kafka 0.7 has no statistics")
+                elif is_old is not None:
+                    yield MeasuredPartition.of(directory, self._settings[log_directory], rounds)
 
     def write_gauges(self, path: Path) -> None:
         """Writes the cleaner's gauges of the directories whose partitions were yielded, for Prometheus."""
@@ -162,7 +163,7 @@ def measure(
 
     for partition in MeasuredDirectories(work, targets, unless_deleted).partitions():
         statistics = None
-        with unless_deleted(partition.listing.directory):
+        with unless_deleted(partition.directory):
             statistics = partition.measured(work.fs, work.clock.now_ms(), sizing=sizing, write_rate=write_rate)
         if statistics is not None:
             yield statistics

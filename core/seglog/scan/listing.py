@@ -8,7 +8,6 @@ Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -37,11 +36,7 @@ SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileK
 INDEX_KINDS = SEGMENT_KINDS[1:]
 
 _Entry = TypeVar("_Entry")
-_Loaded = TypeVar("_Loaded")
 
-_logger = logging.getLogger(__name__)
-
-_READ_ATTEMPTS = 4
 _PARTITIONS_NAMED = 5
 _UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
 _OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
@@ -352,6 +347,16 @@ def is_07(fs: FileSystem, directory: Path) -> bool:
     return any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in found)
 
 
+def has_format_07(fs: FileSystem, directory: Path) -> bool:
+    """True if the `format` of a directory's listing is "0.7"; lists it only if its names leave that open.
+
+    Raises NotALogError if there is no such directory.
+    """
+    require_directory(fs, directory)
+    names = listed(fs.list, directory)
+    return any(name.endswith(FileKind.LOG_07.value) for name in names) and list_partition(fs, directory).format == "0.7"
+
+
 def require_batches(fs: FileSystem, directory: Path) -> None:
     """Raises UnsupportedError for a log of Kafka 0.7, whose messages are not batches."""
     if is_07(fs, directory):
@@ -492,19 +497,3 @@ def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) 
 
 def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.offset, file.kind.value)))
-
-
-def reread(fs: FileSystem, directory: Path, load: Callable[[], _Loaded]) -> _Loaded:
-    """Returns the result of `load`, repeated if files are gone: a live broker deletes and renames listed files.
-
-    Raises NotALogError once the directory itself is gone, FileNotFoundError if the last attempt fails, too.
-    """
-    for left in reversed(range(_READ_ATTEMPTS)):
-        try:
-            return load()
-        except FileNotFoundError as error:
-            require_directory(fs, directory)
-            if not left:
-                raise
-            _logger.info("%s: changed while it was opened, trying again (%s)", directory, error)
-    raise AssertionError("every attempt returns or raises")

@@ -269,9 +269,10 @@ class FrozenFileSystem(ViewFileSystem):
     # --- reading ------------------------------------------------------------------------------------------
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        if not self._is_inside(path) or mode != "r":
+        name = self._name_inside(path)
+        if name is None or mode != "r":
             return super().open(path, mode)
-        entry = self._entries.get(path.name)
+        entry = self._entries.get(name)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if entry.data is not None:
@@ -280,10 +281,12 @@ class FrozenFileSystem(ViewFileSystem):
             return _FrozenFile(entry.file, entry.status.size, path, owned=False)
         return _FrozenFile(self._reopened(path, entry), entry.status.size, path, owned=True)
 
-    def _is_inside(self, path: Path) -> bool:
+    def _name_inside(self, path: Path) -> str | None:
+        """Returns the name of a path in the directory, None for any other path."""
         # as text: comparing the parents of paths takes a tenth of a look's time
-        text, start = str(path), len(self._prefix)
-        return text.startswith(self._prefix) and "/" not in text[start:] and text != "." and len(text) > start
+        text = str(path)
+        name = text[len(self._prefix) :] if text.startswith(self._prefix) and text != "." else ""
+        return name if name and "/" not in name else None
 
     def _reopened(self, path: Path, entry: _Entry) -> File:
         for candidate in (path, path.with_name(path.name + _DELETED)):
@@ -298,9 +301,10 @@ class FrozenFileSystem(ViewFileSystem):
         raise VanishedError(path)
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        if not self._is_inside(path):
+        name = self._name_inside(path)
+        if name is None:
             return self._below.status(path, follow)
-        entry = self._entries.get(path.name)
+        entry = self._entries.get(name)
         return None if entry is None else entry.status
 
     def list(self, directory: Path) -> list[str]:

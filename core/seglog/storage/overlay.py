@@ -262,6 +262,8 @@ class OverlayFileSystem:
         return Derived(None if contents.below is None else contents.below.path, contents.kept, contents.size)
 
     def open(self, path: Path, mode: OpenMode) -> File:
+        if mode == "r" and not self._touched:
+            return self._below.open(path, "r")
         status = self.status(path)
         if status is not None and status.is_directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -166,7 +166,8 @@ def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches
     sound = None if measured else sound_log_at_rest(fs, directory)
     if sound is not None:
         gathering = _Gathering()
-        for piece in sound.pieces.values():
+        piece = sound.whole()
+        if piece is not None:
             gathering.take(piece)
         return gathering.result(directory, sound.segments, sound.size)
     with whole_view(fs, directory) as view:
