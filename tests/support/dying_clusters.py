@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -60,21 +60,29 @@ NOTHING: Mapping[Path, Path] = MappingProxyType({})
 
 
 def rows_of(
-    directories: Mapping[int, Iterable[Path]], topics: Iterable[str] = TOPICS, instead: Mapping[Path, Path] = NOTHING
+    directories: Mapping[int, Iterable[Path]],
+    topics: Iterable[str] = TOPICS,
+    instead: Mapping[Path, Path] = NOTHING,
+    turned: set[tuple[str, int]] | None = None,
 ) -> Rows:
     """Every record with a right checksum in the brokers' log directories. `instead` are the directories that a broker
-    serves in place of those with a partition's name."""
+    serves in place of those with a partition's name. `turned` gets the partitions, each with its broker, of which a
+    batch has a leader epoch above one that follows: its rows have that one."""
     rows: Rows = {}
     for node, paths in directories.items():
         for path in paths:
             for place in list_log_directory(FS, path).live if path.exists() else ():
                 if place.topic_partition.topic in topics:
                     served = instead.get(place.path, place.path)
-                    rows.setdefault(str(place.topic_partition), {})[node] = set(_records(served))
+                    name, every = str(place.topic_partition), _records(served)
+                    right = list(_with_least_epochs(every))
+                    rows.setdefault(name, {})[node] = set(right)
+                    if turned is not None and right[::-1] != every:
+                        turned.add((name, node))
     return rows
 
 
-def _records(directory: Path) -> Iterable[Row]:
+def _records(directory: Path) -> list[Row]:
     rows: list[Row] = []
     for segment in list_partition(FS, directory).segments:
         for step in LogWalk(FS, segment.log):
@@ -85,9 +93,15 @@ def _records(directory: Path) -> Iterable[Row]:
                     for record in records:
                         base = max(offset for offset in epochs if offset <= record.offset)
                         rows.append((record.offset, epochs[base], record.key, record.value))
+    return rows
+
+
+def _with_least_epochs(rows: Sequence[Row]) -> Iterator[Row]:
+    """The rows, the last one first, none with an epoch above one that follows: a leader never goes back, so that is a
+    turned bit."""
     least = rows[-1][1] if rows else 0
     for offset, epoch, key, value in reversed(rows):
-        least = min(least, epoch)  # a leader never goes back: a higher epoch before is a turned bit
+        least = min(least, epoch)
         yield offset, least, key, value
 
 

@@ -11,8 +11,8 @@ Kafka: ReplicationControlManager.handleBrokerShutdown, .handleBrokerUnfenced, Pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from seglog_rescue.rebuild.known import KnownPartition
@@ -28,14 +28,14 @@ class Start:
     """The order of starting brokers, and the leader that each partition in question then gets.
 
     `elected` are the partitions that need an unclean election, by the broker after whose start it is made. `leaders`
-    maps a verdict's partition, as text, to its leader; of those `in_question` the controller may also elect one that
-    loses less.
+    maps a verdict's partition, as text, to its leader; where Kafka's state decides between several brokers, that is the
+    one that loses the most, and `in_question` has all of them.
     """
 
     order: tuple[int, ...]
     leaders: dict[str, int]
     elected: dict[int, list[str]]
-    in_question: frozenset[str] = frozenset()
+    in_question: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def cost_of(choice: Choice | None) -> Cost:
@@ -68,15 +68,15 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
     best = min(tried, key=lambda order: (_rank(groups, order), order))
     leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
-    in_question = set[str]()
+    in_question: dict[str, tuple[int, ...]] = {}
     for question in asked:
         possible, by_hand = question.election(best)
         leaders[question.name] = question.worst(possible)
         if len(possible) > 1:
-            in_question.add(question.name)
+            in_question[question.name] = possible
         if by_hand:
             elected.setdefault(possible[0], []).append(question.name)
-    return Start(best, leaders, elected, frozenset(in_question))
+    return Start(best, leaders, elected, in_question)
 
 
 @dataclass(frozen=True, slots=True)
