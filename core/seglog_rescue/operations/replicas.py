@@ -138,7 +138,7 @@ def compare(
     compared = tuple(verdicts(cluster))
     if not compared:
         raise NotALogError(request.sources[0], "neither a partition nor a topic is known there")
-    unclean = _unclean_topics(cluster)
+    unclean = cluster.unclean_topics
     missing = {missing.node for missing in cluster.missing if missing.is_whole}
     in_question = [verdict for verdict in compared if not verdict.agrees]
     start = best_start(in_question, cluster.brokers - missing, unclean)
@@ -202,14 +202,6 @@ def _groups(fs: FileSystem, owners: Mapping[Path, int]) -> tuple[list[GroupFacts
                     key = row.partition
                     rows.append(GroupFacts(node, group.name, key.topic, key.partition, row.offset))
     return rows, problems
-
-
-def _unclean_topics(cluster: Cluster) -> list[str]:
-    """Returns the topics that elect any replica by themselves, by the configuration in the metadata."""
-    metadata = cluster.metadata
-    if metadata is None:
-        return []
-    return [topic.name for topic in metadata.topics if (topic.unclean or metadata.unclean) == "true"]
 
 
 def step_lines(report: ReplicasReport) -> Iterator[str]:

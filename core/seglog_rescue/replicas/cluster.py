@@ -55,6 +55,14 @@ class Cluster:
         return holding | (self.nodes & (set() if self.image is None else self.image.brokers.keys()))
 
     @property
+    def unclean_topics(self) -> list[str]:
+        """The topics that elect any replica by themselves, by the configuration in the metadata."""
+        metadata = self.metadata
+        if metadata is None:
+            return []
+        return [topic.name for topic in metadata.topics if (topic.unclean or metadata.unclean) == "true"]
+
+    @property
     def unreadable(self) -> bool:
         """True if some of the input could not be read."""
         copies = [copy for group in (self.copies, self.aside) for each in group.values() for copy in each]

@@ -11,7 +11,7 @@ Of most partitions of a broker, which are small and sound, one reading of their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -126,6 +126,8 @@ def _read_usually(
     walk = _Walk(compacted, NewestRecords(places, lambda: unsettled(overlay, listing)) if places else None)
     walk.read(overlay, listing, progress)
     epochs = [(entry.epoch, entry.start_offset) for entry in _epochs(overlay, place.path)]
+    unlisted = _unlisted(epochs, walk.digest)
+    of_batches = [entry for entry in walk.digest.epochs if unlisted is None or entry[0] != unlisted.epoch]
     start, end = walk.offsets if loaded is None else (loaded.log_start_offset, loaded.log_end_offset)
     holes = [*_before(fs, place.path, around, start), *walk.holes]
     facts = ReplicaFacts(
@@ -139,7 +141,7 @@ def _read_usually(
         start=min([start, *(hole.first for hole in holes)]),
         end=end,
         disk_end=max(walk.end, end),
-        epochs=tuple(_merged(epochs, walk.digest.epochs)),
+        epochs=tuple(_merged(epochs, of_batches)),
         high_watermark=offsets.get(filenames.HIGH_WATERMARK_CHECKPOINT, 0),
         recovery_point=offsets.get(filenames.RECOVERY_POINT_CHECKPOINT, 0),
         cleaned=cleaned,
@@ -148,7 +150,7 @@ def _read_usually(
         marks=walk.digest.marks(),
         keys=() if walk.keys is None or holes else walk.keys.marks(),
         holes=tuple(holes),
-        falls=tuple(_falls(walk.digest.fall, listing)),
+        falls=tuple(_falls(walk.digest.fall, unlisted, listing)),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
         problem="; ".join(filter(None, [problem, *map(_REPLACED.format, settled.replaced)])),
@@ -156,11 +158,28 @@ def _read_usually(
     return facts, listing.segments[-1].modified_ms if listing.segments else 0
 
 
-def _falls(fall: EpochFall | None, listing: PartitionListing) -> Iterator[Hole]:
-    if fall is not None:
-        file = max(segment.log.name for segment in listing.segments if segment.base_offset <= fall.offset)
-        why = f"leader epoch {fall.epoch} after {fall.before}, so one of them is wrong (no checksum covers epochs)"
-        yield Hole(fall.offset, fall.last_offset + 1, why, file, fall.position)
+def _falls(fall: EpochFall | None, unlisted: EpochFall | None, listing: PartitionListing) -> Iterator[Hole]:
+    whys = {
+        fall: "leader epoch {0.epoch} after {0.before}, so one of them is wrong (no checksum covers epochs)",
+        unlisted: "leader epoch {0.epoch}, and leader-epoch-checkpoint ends with {0.before}: a broker writes an epoch"
+        " there before a batch, so the batch's is wrong (no checksum covers it)",
+    }
+    for each, why in whys.items():
+        if each is not None:
+            file = max(segment.log.name for segment in listing.segments if segment.base_offset <= each.offset)
+            yield Hole(each.offset, each.last_offset + 1, why.format(each), file, each.position)
+
+
+def _unlisted(checkpoint: Sequence[tuple[int, int]], digest: LogDigest) -> EpochFall | None:
+    """Returns the last batch if its leader epoch is above those of all other batches and of the checkpoint. It is not
+    believed: a broker writes an epoch to the checkpoint, and syncs it, before it appends the epoch's first batch
+    (UnifiedLog.append). Several such batches speak for them, and for a checkpoint that is older than the log."""
+    last, epochs = digest.last, digest.epochs
+    if not checkpoint or last is None or not epochs or epochs[-1] != (last.epoch, last.offset):
+        return None
+    listed = max(epoch for epoch, _ in checkpoint)
+    is_alone = len(epochs) < 2 or epochs[-2][0] <= listed
+    return replace(last, before=listed) if last.epoch > listed and is_alone else None
 
 
 def _sound(fs: FileSystem, place: PartitionDirectory, around: Surroundings) -> SoundLog | None:

@@ -17,6 +17,7 @@ from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.remote_path import is_url
+from seglog.units import count_text
 from seglog_rescue.rebuild.known import KnownPartition
 from seglog_rescue.replicas.cluster import Cluster, Copy
 from seglog_rescue.replicas.digests import different, extent
@@ -215,6 +216,7 @@ class _Partition:
         replicas = [] if self._entry is None else self._entry.replicas
         here = {copy.node for copy in self._copies}
         self._say_aside(here)
+        self._say_newer_than_the_metadata()
         if chosen is not None:
             self._say_cut_below_cleaned(chosen)
             self._remarks += [
@@ -223,6 +225,7 @@ class _Partition:
                 for copy in self._readable.values()
                 if copy is not chosen and loses_keys(chosen, copy)
             ]
+            self._say_elected_without_copy(chosen)
         return PartitionVerdict(
             self._key,
             self._topic_id,
@@ -243,6 +246,29 @@ class _Partition:
         if metadata is None or not metadata.in_sync or not is_current(metadata, self._candidates):
             return True
         return node in metadata.in_sync
+
+    def _say_newer_than_the_metadata(self) -> None:
+        """Says which copies have leader epochs that the controllers gave to nobody, as far as the metadata tells."""
+        for copy in self._readable.values():
+            epoch = copy.facts.on_disk.newest_epoch
+            if self._entry is not None and epoch > self._entry.leader_epoch:
+                self._remarks.append(
+                    f"broker {copy.node}'s copy has leader epoch {epoch}, and the metadata knows of none above"
+                    f" {self._entry.leader_epoch}: that metadata is older than the log, or bits of the epoch are turned"
+                    " (no checksum covers it); `seglog dump` shows the epoch of each batch"
+                )
+
+    def _say_elected_without_copy(self, chosen: Copy) -> None:
+        """Says which brokers would lead without a copy if they started first, as an unclean election asks for none."""
+        if self._entry is None or chosen.facts.disk_end == chosen.facts.start:
+            return
+        here = {copy.node for copy in self._copies}
+        empty = [str(node) for node in self._entry.replicas if node not in here]
+        if empty and self._key.topic in self._cluster.unclean_topics:
+            self._remarks.append(
+                f"unclean.leader.election.enable is on, and {count_text(len(empty), 'broker')} ({', '.join(empty)}) of"
+                f" its replicas have no copy of it: one that starts before broker {chosen.node} leads, and all is lost"
+            )
 
     def _say_cut_below_cleaned(self, chosen: Copy) -> None:
         facts = chosen.facts

@@ -66,6 +66,7 @@ class LogDigest:
         self._before, self._epoch, self._end = -1, -1, 0
         self._epochs: list[tuple[int, int]] = []
         self._fall: EpochFall | None = None
+        self._last: EpochFall | None = None
         self._newest_timestamp = -1
         self._waiting = np.empty(_ROWS_AT_ONCE, dtype=layout.BATCH)  # a step costs the same for few and for many
         self._waiting_whole = self._waiting.view(_WHOLE)
@@ -88,6 +89,12 @@ class LogDigest:
         """The first batch before which epochs fall."""
         self._take()
         return self._fall
+
+    @property
+    def last(self) -> EpochFall | None:
+        """The last batch, None without one; nothing is `before` it."""
+        self._take()
+        return self._last
 
     @property
     def newest_timestamp(self) -> int:
@@ -133,6 +140,7 @@ class LogDigest:
         self._batches, self._records, self._digest = batches + len(rows), int(records[-1]), int(sums[-1])
         self._before = int(base[-1])
         self._end = int(rows["last_offset"][-1]) + 1
+        self._last = EpochFall(self._before, self._end - 1, int(rows["position"][-1]), int(epochs[-1]), -1)
         self._newest_timestamp = max(self._newest_timestamp, int(rows["max_timestamp"].max()))
         self._coarsen()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, takewhile
 
 from seglog_rescue.rebuild.known import KnownPartition
 from seglog_rescue.replicas.comparison import Acknowledged, Choice, PartitionVerdict
@@ -30,12 +30,15 @@ class Start:
     `elected` are the partitions that need an unclean election, by the broker after whose start it is made. `leaders`
     maps a verdict's partition, as text, to its leader; where Kafka's state decides between several brokers, that is the
     one that loses the most, and `in_question` has all of them.
+    Those of which the controller may elect nobody are `late`: when all brokers run, an election by hand takes one that
+    loses no more, if the brokers named there are stopped for it.
     """
 
     order: tuple[int, ...]
     leaders: dict[str, int]
     elected: dict[int, list[str]]
     in_question: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def cost_of(choice: Choice | None) -> Cost:
@@ -69,14 +72,19 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
     leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
     in_question: dict[str, tuple[int, ...]] = {}
+    late: dict[str, tuple[int, ...]] = {}
     for question in asked:
         possible, by_hand = question.election(best)
         leaders[question.name] = question.worst(possible)
         if len(possible) > 1:
             in_question[question.name] = possible
+            if not by_hand:
+                stopped, leader = question.late_election(best, leaders[question.name])
+                late[question.name] = stopped
+                in_question[question.name] = tuple(dict.fromkeys((*possible, leader)))
         if by_hand:
             elected.setdefault(possible[0], []).append(question.name)
-    return Start(best, leaders, elected, in_question)
+    return Start(best, leaders, elected, in_question, late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,13 @@ class _Question:
                 by_hand = self.cost(self.worst(waiting)) >= self.cost(elected) or len(waiting) == 1
                 return (node, elected) if by_hand else waiting, by_hand
         return (self.choice,), True
+
+    def late_election(self, order: Sequence[int], worst: int) -> tuple[tuple[int, ...], int]:
+        """Returns which brokers an election by hand, when all run, must not find, as it would take them and they lose
+        more than the `worst` of those that may be elected without it; and whom it takes then."""
+        alive = [node for node in self.assignment if node in order]
+        passed = list(takewhile(lambda node: self.cost(node) > self.cost(worst), alive))
+        return tuple(passed), next(iter(alive[len(passed) :]), worst)
 
     def worst(self, leaders: Sequence[int]) -> int:
         """Returns who of them loses the most as the leader."""

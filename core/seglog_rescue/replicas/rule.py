@@ -27,7 +27,7 @@ class Candidate:
     """A replica as its broker would have it after a start. `node` is -1 where its broker is not known.
 
     `high_watermark` is the checkpointed one, 0 if it is unknown. `holes` are ranges (first, end) of offsets that are
-    damaged or missing inside; `falls` counts batches before which leader epochs fall.
+    damaged or missing inside; `falls` counts batches with a leader epoch that is not believed.
     """
 
     node: int

@@ -24,6 +24,7 @@ from seglog_rescue.replicas.order import Start, in_doubt, leader_choice
 
 ASIDE = "replicas-aside"  # a directory on each host, beside its log directory
 _BOOTSTRAP = '"$BOOTSTRAP"'
+_UNAVAILABLE = f"kafka-topics --bootstrap-server {_BOOTSTRAP} --describe --unavailable-partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,10 @@ def steps(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start, 
 
 def _held_off(unclean: Sequence[str]) -> Iterator[Step]:
     if unclean:
-        names = ", ".join(unclean[:5]) + (f" and {len(unclean) - 5} more" if len(unclean) > 5 else "")
         yield Step(
             "",
-            f"{names}: unclean.leader.election.enable is on, so the first broker that starts leads, whatever its copy"
-            " lacks; keep to the order below",
+            f"{_few(unclean)}: unclean.leader.election.enable is on, so the first broker that starts leads, whatever"
+            " its copy lacks; keep to the order below",
         )
 
 
@@ -153,7 +153,10 @@ def _reading(first: int, end: int, directory: str, file: str) -> str:
 
 
 def _names(copies: Sequence[Copy]) -> str:
-    names = [copy.facts.name for copy in copies]
+    return _few([copy.facts.name for copy in copies])
+
+
+def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -180,10 +183,11 @@ def _started(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Star
         names = start.elected.get(node, [])
         if names:
             yield _election(node, names)
+    yield from _late_elections(start)
     yield Step(
         "",
         "no line below means that every partition has its leader",
-        (f"kafka-topics --bootstrap-server {_BOOTSTRAP} --describe --unavailable-partitions",),
+        (_UNAVAILABLE,),
     )
 
 
@@ -238,14 +242,43 @@ def _moved_late(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[
 
 def _election(node: int, names: Sequence[str]) -> Step:
     file = f"election-{node}.json"
-    return Step(
-        "",
-        f"elect broker {node} where the controller elects nobody by itself: {', '.join(names[:5])}"
-        + (f" and {len(names) - 5} more" if len(names) > 5 else ""),
-        (f"kafka-leader-election --bootstrap-server {_BOOTSTRAP} --election-type unclean --path-to-json-file {file}",),
-        file,
-        election_file(names),
-    )
+    why = f"elect broker {node} where the controller elects nobody by itself: {_few(names)}"
+    return Step("", why, (_electing(file),), file, election_file(names))
+
+
+def _electing(file: str) -> str:
+    """Returns the line that holds the elections of a file."""
+    return f"kafka-leader-election --bootstrap-server {_BOOTSTRAP} --election-type unclean --path-to-json-file {file}"
+
+
+def _late_elections(start: Start) -> Iterator[Step]:
+    """Yields the elections where the controller may have elected nobody. A partition that has a leader keeps it."""
+    by_stopped: dict[tuple[int, ...], list[str]] = {}
+    for name, stopped in start.late.items():
+        by_stopped.setdefault(stopped, []).append(name)
+    for stopped, names in sorted(by_stopped.items()):
+        file = f"election-late{''.join(f'-without-{node}' for node in stopped)}.json"
+        elected = _electing(file)
+        why = f"elect a leader where the controller may have elected nobody: {_few(names)}"
+        if stopped:
+            brokers = " and ".join(f"broker {node}" for node in stopped)
+            why += f"; an election by hand would take {brokers} first, and lose more"
+            leaderless = " ".join(f"-e {command_line(_described(name))}" for name in names)
+            told = (
+                f"no leader yet: stop {brokers}, set BOOTSTRAP to another one's address, paste the next line, and"
+                f" start {brokers} again"
+            )
+            elected = (
+                f"if {_UNAVAILABLE} | grep -q {leaderless}; then echo {command_line(told)};"
+                f" echo {command_line(elected)}; fi"
+            )
+        yield Step("", why, (elected,), file, election_file(names))
+
+
+def _described(name: str) -> str:
+    """Returns a pattern for a partition's line in what kafka-topics describes."""
+    topic, _, number = name.rpartition("-")
+    return f"Topic: {topic}[[:space:]]*Partition: {number}[[:space:]]"
 
 
 def election_file(names: Sequence[str]) -> str:
@@ -291,8 +324,7 @@ def _brought_back(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterato
         why = (
             f"bring back what only broker {node} held of {_names(copies)}: `seglog read` writes those records to files;"
             " `seglog replay` produces the whole copies, from their first offsets on, into topics of their own, which"
-            f" must exist with as many partitions: {', '.join(f'{topic}-saved' for topic in topics[:5])}"
-            + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
+            f" must exist with as many partitions: {_few([f'{topic}-saved' for topic in topics])}"
         )
         yield Step(f"broker {node}", why, (*salvaged, *read, f"seglog replay --to {_BOOTSTRAP} {replay}"))
 
