@@ -207,8 +207,8 @@ def places_of(value: object, path: tuple[int | str, ...] = ()) -> Iterator[tuple
         yield path
 
 
-def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_path: Path) -> None:
-    """`SEGLOG_FACTS_MUTATIONS` are as many as are tried (10,000 were)."""
+def files_of_two(tmp_path: Path) -> list[Path]:
+    """Facts of two brokers whose copies differ, one of them torn."""
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 4 + [2] * 3})
     two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 30})
     log = two / "orders-0" / f"{0:020}.log"
@@ -219,6 +219,22 @@ def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_pat
     files = [tmp_path / f"{directory.name}.facts" for directory in (one, two)]
     for directory, file in zip((one, two), files, strict=True):
         write_collected(FS, collect(FS, ManualClock(10**15), ReplicasRequest([directory])), file)
+    return files
+
+
+def is_refused(files: list[Path]) -> bool:
+    """True if facts are refused by an error of seglog's; else they are compared, and no line leaves a directory."""
+    try:
+        report = compare(FS, ManualClock(10**15), ReplicasRequest(files))
+    except SeglogError:
+        return True
+    assert not any("/../" in line for line in step_lines(report))
+    return False
+
+
+def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_path: Path) -> None:
+    """`SEGLOG_FACTS_MUTATIONS` are as many as are tried (10,000 were)."""
+    files = files_of_two(tmp_path)
     whole, chance, refused = [file.read_bytes() for file in files], random.Random(44), 0
     values = [0, -1, 1, 3, 50, 1 << 31, (1 << 63) - 1, -1 << 63, "", "x", "../x", [], None, True]
     rounds = int(os.environ.get("SEGLOG_FACTS_MUTATIONS", "120"))
@@ -232,10 +248,48 @@ def test_facts_that_were_changed_and_sealed_anew_are_refused_or_compared(tmp_pat
                 line = line[key]
             line[last] = chance.choice(values)
         files[at].write_bytes(resealed(lines))
-        try:
-            report = compare(FS, ManualClock(10**15), ReplicasRequest(files))
-            assert not any("/../" in line for line in step_lines(report))
-        except SeglogError:
-            refused += 1
+        refused += is_refused(files)
         files[at].write_bytes(whole[at])
     assert 0 < refused < rounds
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """Bytes that are changed, put in, left out, or repeated."""
+    made = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        at, length = chance.randrange(len(made)), chance.choice((1, 1, 2, 7, 60))
+        what = chance.randrange(5)
+        if what == 0:
+            made[at] ^= 1 << chance.randrange(8)
+        elif what == 1:
+            made[at : at + length] = b""
+        elif what == 2:
+            made[at:at] = chance.choice(
+                (b"0", b"9", b"-", b'"', b"[", b"{", b"\n", b"\0", b"\xff", b"e9", b",", b"\\u")
+            )
+        elif what == 3:
+            made[at:at] = made[at : at + length]
+        else:
+            made[at] = chance.choice(b"0123456789-[]{},:")
+    return bytes(made)
+
+
+def test_facts_of_which_bytes_were_changed_are_refused_and_sealed_anew_they_may_be_compared(tmp_path: Path) -> None:
+    """`SEGLOG_FACTS_MUTATIONS` as above (2,000 were)."""
+    files = files_of_two(tmp_path)
+    whole, chance, refused = [file.read_bytes() for file in files], random.Random(45), 0
+    rounds = int(os.environ.get("SEGLOG_FACTS_MUTATIONS", "120"))
+    for number in range(rounds):
+        at, is_sealed = chance.randrange(2), number % 2
+        *body, end, _ = whole[at].split(b"\n")
+        changed = mutated(b"\n".join([*body, b""]), chance)
+        if is_sealed:
+            values = {"type": "end", "lines": changed.count(b"\n"), "sha256": hashlib.sha256(changed).hexdigest()}
+            end = json.dumps(values).encode()
+        files[at].write_bytes(changed + end + b"\n")
+        if is_refused(files):
+            refused += is_sealed
+        else:
+            assert is_sealed or changed + end + b"\n" == whole[at]
+        files[at].write_bytes(whole[at])
+    assert 0 < refused < rounds // 2
