@@ -37,7 +37,8 @@ class ReplicaFacts:
     none; below `cleaned` a cleaner has been. `active` is where the last segment of a compacted log begins, which a
     cleaner does not reach, 0 for another log; `keys` are marks of its keys from there on. `falls` are batches before
     which leader epochs fall, which no leader writes, or a last one whose epoch the checkpoint lacks: the log has these
-    offsets, but a broker that takes the wrong epoch for a leader's may never follow another one. `problem` says why a broker cannot load it, or why it was read in part.
+    offsets, but a broker that takes the wrong epoch for a leader's may never follow another one. `problem` says why a
+    broker cannot load it, or why it was read in part.
     """
 
     topic: str
