@@ -11,7 +11,7 @@ Of most partitions of a broker, which are small and sound, one reading of their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ import numpy as np
 from seglog.clock import Clock
 from seglog.errors import CorruptionError, SeglogError, sentence_of
 from seglog.format import filenames
-from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import PartitionState
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
@@ -125,9 +124,7 @@ def _read_usually(
     places = edges(active, loaded.log_end_offset) if compacted and loaded is not None else []
     walk = _Walk(compacted, NewestRecords(places, lambda: unsettled(overlay, listing)) if places else None)
     walk.read(overlay, listing, progress)
-    epochs = [(entry.epoch, entry.start_offset) for entry in _epochs(overlay, place.path)]
-    unlisted = _unlisted(epochs, walk.digest)
-    of_batches = [entry for entry in walk.digest.epochs if unlisted is None or entry[0] != unlisted.epoch]
+    epochs, unlisted = _epochs(overlay, place.path, walk.digest)
     start, end = walk.offsets if loaded is None else (loaded.log_start_offset, loaded.log_end_offset)
     holes = [*_before(fs, place.path, around, start), *walk.holes]
     facts = ReplicaFacts(
@@ -141,7 +138,7 @@ def _read_usually(
         start=min([start, *(hole.first for hole in holes)]),
         end=end,
         disk_end=max(walk.end, end),
-        epochs=tuple(_merged(epochs, of_batches)),
+        epochs=epochs,
         high_watermark=offsets.get(filenames.HIGH_WATERMARK_CHECKPOINT, 0),
         recovery_point=offsets.get(filenames.RECOVERY_POINT_CHECKPOINT, 0),
         cleaned=cleaned,
@@ -170,14 +167,14 @@ def _falls(fall: EpochFall | None, unlisted: EpochFall | None, listing: Partitio
             yield Hole(each.offset, each.last_offset + 1, why.format(each), file, each.position)
 
 
-def _unlisted(checkpoint: Sequence[tuple[int, int]], digest: LogDigest) -> EpochFall | None:
+def _unlisted(checkpoint: Collection[int], digest: LogDigest) -> EpochFall | None:
     """Returns the last batch if its leader epoch is above those of all other batches and of the checkpoint. It is not
     believed: a broker writes an epoch to the checkpoint, and syncs it, before it appends the epoch's first batch
     (UnifiedLog.append). Several such batches speak for them, and for a checkpoint that is older than the log."""
     last, epochs = digest.last, digest.epochs
     if not checkpoint or last is None or not epochs or epochs[-1] != (last.epoch, last.offset):
         return None
-    listed = max(epoch for epoch, _ in checkpoint)
+    listed = max(checkpoint)
     is_alone = len(epochs) < 2 or epochs[-2][0] <= listed
     return replace(last, before=listed) if last.epoch > listed and is_alone else None
 
@@ -277,14 +274,14 @@ def _started(
     return loaded, ""
 
 
-def _epochs(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
-    return LeaderEpochCache(fs, directory, tolerant=True).entries
-
-
-def _merged(checkpoint: Iterable[tuple[int, int]], batches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the epochs of the checkpoint, by which a broker goes, and those of batches that it lacks."""
-    entries = dict(checkpoint)
-    return sorted({**dict(batches), **entries}.items())
+def _epochs(fs: FileSystem, directory: Path, digest: LogDigest) -> tuple[tuple[tuple[int, int], ...], EpochFall | None]:
+    """Returns the epochs of the checkpoint, by which a broker goes, and those of batches that it lacks; also the last
+    batch if its epoch is not believed."""
+    entries = LeaderEpochCache(fs, directory, tolerant=True).entries
+    checkpoint = {entry.epoch: entry.start_offset for entry in entries}
+    unlisted = _unlisted(checkpoint, digest)
+    believed = digest.epochs if unlisted is None else digest.epochs[:-1]
+    return tuple(sorted({**dict(believed), **checkpoint}.items())), unlisted
 
 
 def _topic_id(fs: FileSystem, listing: PartitionListing) -> str:
