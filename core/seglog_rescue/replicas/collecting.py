@@ -11,7 +11,7 @@ Of most partitions of a broker, which are small and sound, one reading of their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
