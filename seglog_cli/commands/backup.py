@@ -86,8 +86,9 @@ def create(
 
     A log is stored up to its high watermark, and each batch's checksum is compared. Damage is stored as it is and
     reported. Beside a running broker, a run waits up to twice for a checkpoint of the high watermarks, which brokers
-    write every five seconds: the snapshot has all that was acknowledged before the run began. Groups' offsets are
-    stored before the other partitions, so no restored group is above its log.
+    write every five seconds: the snapshot has all that was acknowledged before the run began. It waits again for a log
+    that was compacted meanwhile. Groups' offsets are stored before the other partitions, so no restored group is above
+    its log.
 
     Records that were deleted from a log's beginning come back if its broker has not written that down yet, which it
     does once a minute, and with their segments.

@@ -20,10 +20,11 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptCheckpointError
 from seglog.format import filenames
+from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.filenames import FileKind, FileState
 from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
 from seglog.progress import BytesRead
-from seglog.scan.listing import SegmentFiles
+from seglog.scan.listing import PartitionDirectory, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.topic_ids import topic_id_in
@@ -33,6 +34,7 @@ from seglog.storage.padding import written_bytes
 from seglog_rescue.backup.sending import Sender, kept_bytes
 from seglog_stores.tiers.contents import MadeFile
 
+CHECKPOINT_BYTES = 64 << 20
 _DAMAGE_TOLD = 100  # places of one partition
 _INDEXES = {
     FileKind.OFFSET_INDEX: layout.OFFSET_INDEX_ENTRY,
@@ -195,6 +197,32 @@ def _topic_id(view: PartitionView) -> str | None:
         return None if path is None else topic_id_in(view.fs, path)
     except CorruptCheckpointError:
         return None  # stored as it is
+
+
+def is_compacted_beyond(fs: FileSystem, directory: PartitionDirectory, cut: int | None) -> bool:
+    """Whether a broker's cleaner may have removed records below `cut` because of others at or above it: then a log that
+    is cut there lacks their keys.
+
+    It cleans below the active segment. While it works, and for a minute after that (file.delete.delay.ms), there are
+    files that it writes or has replaced; when it has ended, its checkpoint says how far it came.
+
+    Kafka: Cleaner.doClean, LogCleanerManager.doneCleaning.
+    """
+    if cut is None:
+        return False
+    names = [filenames.parse_file_name(name) for name, _ in fs.entries(directory.path)]
+    logs = [name for name in names if name is not None and name.kind is FileKind.LOG]
+    active = max((log.offset for log in logs if log.state is FileState.LIVE), default=0)
+    if active <= cut:
+        return False
+    if any(log.state is not FileState.LIVE for log in logs):
+        return True
+    path = directory.path.parent / filenames.CLEANER_OFFSET_CHECKPOINT
+    try:
+        cleaned = parse_offset_checkpoint(fs.read_bytes(path, CHECKPOINT_BYTES), path)
+    except (FileNotFoundError, CorruptCheckpointError):
+        return False
+    return cleaned.get(directory.topic_partition, 0) > cut
 
 
 def seen_digest(entries: Sequence[tuple[str, FileStatus]], cut: Cut) -> str:

@@ -47,7 +47,7 @@ from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure
 from seglog_rescue.backup.pruning import GRACE_MS
 from seglog_rescue.backup.repository import ObjectFiles, Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender, Sent
-from seglog_rescue.backup.storing import Cut, PartitionStore, seen_digest
+from seglog_rescue.backup.storing import CHECKPOINT_BYTES, Cut, PartitionStore, is_compacted_beyond, seen_digest
 from seglog_stores.tiers.contents import MadeFile
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 
@@ -55,7 +55,6 @@ _GROUP_TOPICS = (OFFSETS_TOPIC, SHARE_TOPIC)
 _TRIES = 4  # of a partition whose files vanish while they are stored
 _CHECKPOINT_WAIT_S = 15.0  # three times a broker's interval
 _POLL_S = 0.2
-_CHECKPOINT_BYTES = 64 << 20
 _FILES = (
     filenames.META_PROPERTIES,
     filenames.BOOTSTRAP_CHECKPOINT,
@@ -246,7 +245,7 @@ class _Run:
         if source.live and wait and source.listing.live:
             self._await_change(path)
         try:
-            data = self._fs.read_bytes(path, _CHECKPOINT_BYTES)
+            data = self._fs.read_bytes(path, CHECKPOINT_BYTES)
             source.watermarks = parse_offset_checkpoint(data, path)
         except FileNotFoundError:
             source.watermarks = {} if source.live else None
@@ -287,9 +286,8 @@ class _Run:
                 self._others += 1
                 self._seen.add(_replica(source, directory))
                 continue
-            cut = self._cut(source, directory)
             try:
-                stored = self._stored(source, directory, cut)
+                stored, cut = self._stored(source, directory)
             except (NotALogError, FileNotFoundError, RefusedError, PermissionError) as error:
                 if self._fs.status(directory.path) is None:
                     continue  # deleted or moved to another disk meanwhile
@@ -300,21 +298,32 @@ class _Run:
             source.partitions.append(stored)
             source.cuts[directory.topic_partition] = cut.offset
 
-    def _stored(self, source: _Source, directory: PartitionDirectory, cut: Cut) -> StoredPartition:
-        old = source.old.get(directory.path.name)
+    def _stored(self, source: _Source, directory: PartitionDirectory) -> tuple[StoredPartition, Cut]:
+        """Stores a partition, anew with a later cut if a compaction was already beyond the first one."""
+        cut, old = self._cut(source, directory), source.old.get(directory.path.name)
         for attempt in range(_TRIES):
             entries = self._fs.entries(directory.path)
             seen = seen_digest(entries, cut)
             if old is not None and old.seen == seen:
                 self._unchanged += 1
                 self._progress(sum(status.size for name, status in entries if name.endswith(".log")))
-                return old
+                return old, cut
             try:
-                return PartitionStore(self._sender, directory.path, cut, old).store(self._fs, seen, self._progress)
+                stored = PartitionStore(self._sender, directory.path, cut, old).store(self._fs, seen, self._progress)
             except (VanishedError, RefusedError):
                 if attempt == _TRIES - 1:
                     raise
-        raise AssertionError("a loop that returns or raises")
+                continue
+            if not source.live or not is_compacted_beyond(self._fs, directory, stored.cut):
+                return stored, cut
+            if attempt < _TRIES - 1:
+                self._read_watermarks(source, wait=True)
+                cut, old = self._cut(source, directory), stored
+        self._remarks.append(
+            f"{directory.path} is compacted faster than its broker writes high watermarks: of keys that were written"
+            f" again at {stored.cut} or above, the record before may be missing in the snapshot"
+        )
+        return stored, cut
 
     # --- the rest -----------------------------------------------------------------------------------------
 
@@ -339,7 +348,7 @@ class _Run:
         if file.path.name not in OFFSET_CHECKPOINTS or not (source.live or self._led_elsewhere):
             return file
         try:
-            offsets = parse_offset_checkpoint(file.read_at(0, min(file.size(), _CHECKPOINT_BYTES)), file.path)
+            offsets = parse_offset_checkpoint(file.read_at(0, min(file.size(), CHECKPOINT_BYTES)), file.path)
         except CorruptCheckpointError:
             return file  # stored as it is
         offsets = {key: at for key, at in offsets.items() if key not in self._led_elsewhere}

@@ -1,0 +1,64 @@
+"""A log that is compacted while a run is going on: no key is lost that it had at the cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.log_files import batch
+from tests.unit.backup.test_backup import (
+    Interfering,
+    WritingClock,
+    broker_at_work,
+    log_of,
+    logs_of,
+    restored,
+    stored,
+    watermarks,
+)
+
+FIRST, ACTIVE = "00000000000000000000.log", "00000000000000000012.log"
+
+
+def compacted(logs: Path, *, has_ended: bool) -> None:
+    """The broker appends, rolls and compacts what lies below the active segment: offset 11 is the newest of its key."""
+    orders = logs / "orders-0"
+    (orders / FIRST).rename(orders / f"{FIRST}.deleted")
+    (orders / FIRST).write_bytes(batch(11))
+    (orders / ACTIVE).write_bytes(batch(12))
+    if has_ended:
+        (orders / f"{FIRST}.deleted").unlink()
+        (logs / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 12\n")
+
+
+def compacted_meanwhile(tmp_path: Path, *watermarks_then: int, has_ended: bool) -> list[str]:
+    """Backs a log up that is compacted after the high watermarks were read; returns the run's remarks."""
+    logs = logs_of(tmp_path / "logs", *(batch(i) for i in range(10)))
+    logs_of(logs, batch(0), name="before-0")  # stored first
+    watermarks(logs, orders_0=1)
+    fs = Interfering(FIRST, lambda: compacted(logs, has_ended=has_ended))
+    clock = WritingClock(logs, *({"orders_0": offset, "before_0": 1} for offset in (7, *watermarks_then)))
+    with broker_at_work(logs):
+        return stored(logs, tmp_path / "backup", clock, fs).remarks
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_log_that_was_compacted_beyond_its_cut_is_stored_with_a_later_one(tmp_path: Path, has_ended: bool) -> None:
+    assert compacted_meanwhile(tmp_path, 13, has_ended=has_ended) == []
+    assert log_of(restored(tmp_path / "backup", tmp_path / "new")) == batch(11) + batch(12)
+
+
+def test_a_log_whose_high_watermark_stays_behind_the_compaction_is_told_of(tmp_path: Path) -> None:
+    *_, remark = compacted_meanwhile(tmp_path, 8, 9, 10, has_ended=True)
+    assert "orders-0 is compacted faster than its broker writes high watermarks" in remark
+    assert "written again at 10 or above" in remark
+
+
+def test_a_log_without_a_compaction_is_stored_once(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path / "logs", *(batch(i) for i in range(10)))
+    (logs / "orders-0" / ACTIVE).write_bytes(batch(12))
+    watermarks(logs, orders_0=1)
+    with broker_at_work(logs):
+        assert stored(logs, tmp_path / "backup", WritingClock(logs, {"orders_0": 7}, {"orders_0": 13})).remarks == []
+    assert log_of(restored(tmp_path / "backup", tmp_path / "new")) == b"".join(batch(i) for i in range(7))
