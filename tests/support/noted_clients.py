@@ -101,7 +101,7 @@ class Notes:
         finally:
             consumer.close()
 
-    def _has_caught_up(self, place: Place, isolation: str, end: int) -> bool:
+    def has_caught_up(self, place: Place, isolation: str, end: int) -> bool:
         """Waits for a consumer to have seen what lies below an offset."""
         deadline = time.monotonic() + CATCH_UP_S
         while self.reached[isolation][place] < end:
@@ -126,7 +126,7 @@ class Notes:
         for isolation, rows in logs.items():
             last = max(rows, default=start - 1)
             bound = end if isolation == ISOLATIONS[0] else max(last + 1, told.ended.get(place, -1) + 1)
-            if not self._has_caught_up(place, isolation, bound if isolation == ISOLATIONS[0] else last + 1):
+            if not self.has_caught_up(place, isolation, bound if isolation == ISOLATIONS[0] else last + 1):
                 yield f"{name}, {isolation}: the consumer has not reached {bound} in {CATCH_UP_S:.0f} s"
                 continue
             for sentence in self.of_rows(place, isolation, rows, start, bound):

@@ -1,0 +1,334 @@
+"""Backs up all hosts of a cluster that works, kills it, loses its disks, and starts it on what was restored.
+
+    python -m tests.support.restored_clusters [--first 1] [--count 1] [--release 4.4.0]
+
+The cluster has a controller and three brokers; topics and clients are those of `busy_broker`, beside them Kafka's own
+transactional producer and a member of a share group. Of each seed all hosts are backed up into one repository twice:
+at the same time, and one after the other. Then DEAD_CLUSTER.md is followed, situation 2: the brokers start on what was
+restored at each of these times, by the lines of `seglog replicas`. What must hold then:
+
+- each log is a prefix of what consumers had seen, and has what was acknowledged before the first host's run began;
+- no group is above its logs, and its consumers go on without a reset;
+- transactions come to an end, and producers go on with their transactional ids;
+- the share group's member goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from seglog.clock import SystemClock
+from seglog.format.checkpoint import parse_meta_properties
+from seglog_rescue.operations.replicas import ReplicasRequest, compare, write_steps
+from tests.support.applications import Files, Written, busy_sharing, shared_rest, until
+from tests.support.busy_broker import SEGMENT_BYTES, TOPICS, Clients
+from tests.support.command_line import COMMAND, ROOT, environment, json_lines, run
+from tests.support.consumers import Place
+from tests.support.dead_applications import INTERNAL, SESSIONS, DeadThree, DirectoriesOfThree, Three
+from tests.support.dead_clusters import ISOLATIONS, read_all
+from tests.support.dead_replicas import write_tools
+from tests.support.dying_clusters import NODES
+from tests.support.dying_clusters import SETTINGS as REPLICATED
+from tests.support.kafka.cluster import CONTROLLER_ID
+from tests.support.kafka.jvm import NEWER_KAFKA_VERSION
+from tests.support.live_backups import javas_producer
+from tests.support.noted_clients import FS, PLACES, Notes, Told
+from tests.support.revived_clusters import Nodes
+
+GROUPS = [f"group-{number}" for number in range(3)]
+LIMIT_S = 280
+SETTINGS = {
+    **REPLICATED,
+    **SESSIONS,
+    **{f"{topic}.replication.factor": "3" for topic in INTERNAL},
+    "controlled.shutdown.enable": "false",
+}
+
+
+@dataclass
+class LostCluster:
+    """A cluster of which only a repository is left. `told` is what was acknowledged, by the time before which the
+    snapshots of a round had ended."""
+
+    seed: int
+    place: Path
+    dead: DeadThree
+    nodes: Nodes
+    notes: Notes = field(default_factory=Notes)
+    told: dict[str, tuple[str, Told]] = field(default_factory=dict)
+    story: list[str] = field(default_factory=list)
+
+    @property
+    def repository(self) -> Path:
+        """Where all hosts store."""
+        return self.place / "repository"
+
+    def live(self, seconds: float) -> None:
+        """Lets the cluster work, backs it up, and kills it."""
+        ending = threading.Event()
+        with ExitStack() as stack:
+            cluster = stack.enter_context(self.dead.node(self.dead.directory))
+            for topic, config in TOPICS.items():
+                cluster.create_topic(topic, internal_segment_bytes=SEGMENT_BYTES, **config)
+            cluster.create_topic("queue", 2)
+            for isolation in ISOLATIONS:
+                watch = threading.Thread(target=self.notes.watch, args=(cluster.bootstrap, isolation, ending))
+                watch.start()
+                stack.callback(watch.join)
+            stack.callback(ending.set)
+            clients = Clients(cluster, self.seed, 1, 0.3, self.notes)
+            stack.callback(clients.end, 60)
+            feed(cluster.bootstrap)
+            log = self.place / "java.log"
+            stack.enter_context(javas_producer(cluster.bootstrap, log))
+            begun = stack.enter_context(busy_sharing(cluster.bootstrap, self.seed, log))
+            assert begun.readline() == "begun\n"
+            for kind in ("together", "one after the other"):
+                time.sleep(seconds)
+                told = self.notes.told()
+                self._back_up(together=kind == "together")
+                self.told[kind] = datetime.now(UTC).isoformat(timespec="milliseconds"), told
+                time.sleep(0.1)  # no run of the next round ends at that time
+            time.sleep(seconds)
+            clients.end(60)
+            for place in PLACES:
+                self.notes.has_caught_up(place, ISOLATIONS[0], self.notes.told().acknowledged.get(place, -1) + 1)
+            cluster.kill()
+
+    def _back_up(self, *, together: bool) -> None:
+        """A run on each host, in any order."""
+        hosts = random.Random(len(self.told)).sample([[path] for path in self.hosts.values()], len(self.hosts))
+        line = [*COMMAND, "backup", "--to", str(self.repository), "--json"]
+        pipe, running = subprocess.PIPE, []
+        for host in hosts:
+            words = [*line, *map(str, host)]
+            running.append(subprocess.Popen(words, stdout=pipe, stderr=pipe, env=environment(), cwd=ROOT, text=True))
+            if not together:
+                self._require(running.pop())
+                time.sleep(1)
+        for process in running:
+            self._require(process)
+
+    def _require(self, process: subprocess.Popen[str]) -> None:
+        said, complaint = process.communicate(timeout=LIMIT_S)
+        if process.returncode:
+            self.story.append(f"a run ended with {process.returncode}: {said[-800:]} {complaint[-800:]}")
+
+    @property
+    def hosts(self) -> dict[int, Path]:
+        """The log directories of the nodes."""
+        brokers = {node: self.dead.directory / f"b{node}" for node in NODES}
+        return {**brokers, CONTROLLER_ID: self.dead.controller(self.dead.directory)}
+
+    # --- situation 2 --------------------------------------------------------------------------------------
+
+    def start_at(self, kind: str) -> Iterator[str]:
+        """Restores what there was at a time, and starts the cluster on it; yields what is wrong."""
+        moment, told = self.told[kind]
+        restored = self.place / "restored"
+        done = run("backup", "restore", self.repository, "--at", moment, "-o", restored)
+        if done.exit_code:
+            yield f"restore: {done.output}"
+            return
+        shutil.rmtree(self.dead.directory, ignore_errors=True)
+        for directory in sorted(restored.iterdir()):
+            meta = directory / "meta.properties"
+            node = parse_meta_properties(meta.read_bytes(), meta).node_id
+            assert node is not None
+            self.hosts[node].parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(directory, self.hosts[node])
+        found = json_lines(run("doctor", "--json", *self.hosts.values()))
+        grave = [row["code"] for row in found if row["type"] == "diagnosis" and row["severity"] != "note"]
+        self.story.append(f"{kind}: doctor says {sorted(set(grave))}")
+        report = compare(FS, SystemClock(), ReplicasRequest(tuple(self.hosts.values())))
+        steps = self.place / "steps"
+        write_steps(FS, report, steps)
+        self.story.append(f"{kind}: {len(report.in_question)} in question, started in the order {report.start.order}")
+        homes = DirectoriesOfThree(self.dead.kind, self.dead.directory)
+        with Three(homes, self.nodes, settings=SETTINGS, ports=self.dead.ports) as cluster:
+            cluster.start_controller()
+            yield from self._started(cluster, report, steps)
+            yield from self._as_told(cluster, told)
+            yield from self._goes_on(cluster)
+        shutil.rmtree(restored, ignore_errors=True)
+        shutil.rmtree(steps, ignore_errors=True)
+
+    def _started(self, cluster: Three, report: Any, steps: Path) -> Iterator[str]:
+        """Starts the brokers by the printed lines, or all of them if there are none."""
+        tools = self.place / "tools"
+        if not tools.exists():
+            write_tools(self.dead.kind, tools)
+        order = report.start.order
+        given = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        given["BOOTSTRAP"] = cluster.address(order[0] if order else NODES[0])
+        for step in report.steps:
+            node = int(step.where.removeprefix("broker ")) if step.where.startswith("broker ") else None
+            if step.why.startswith("stop broker ") and node in cluster.brokers:
+                cluster.stop(node)
+            if step.why.startswith("start broker ") and node not in cluster.brokers:
+                assert node is not None
+                cluster.start(node)
+            for line in step.lines:
+                done = subprocess.run(
+                    ["bash", "-c", line], cwd=steps, env=given, capture_output=True, text=True, timeout=240, check=False
+                )
+                if done.returncode:
+                    yield f"{line}: {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
+        for node in NODES:
+            if node not in cluster.brokers:
+                cluster.start(node)
+
+    def _as_told(self, cluster: Three, told: Told) -> Iterator[str]:
+        """What logs must have."""
+        until(lambda: all_led(cluster), "leaders")
+        for place, offset in told.acknowledged.items():
+            if end_of(cluster.bootstrap, place, ISOLATIONS[0]) <= offset:
+                yield f"{place} does not reach {offset}, which was acknowledged"
+        for isolation, logs in read_all(cluster.bootstrap, PLACES).items():
+            for place, rows in logs.items():
+                read = {row[0]: row[2:4] for row in rows}
+                bounds = (min(read, default=0), max(read, default=-1) + 1)
+                for each in self.notes.of_rows(place, isolation, read, *bounds):
+                    yield f"{place}, {isolation}: {each}"
+
+    def _goes_on(self, cluster: Three) -> Iterator[str]:
+        """What groups, transactions and producers do."""
+        for group in GROUPS:
+            for place, offset in committed_of(cluster.bootstrap, group).items():
+                if offset > (end := end_of(cluster.bootstrap, place, ISOLATIONS[0])):
+                    yield f"{group} is at {offset} in {place}, which ends at {end}"
+        for topic in ("paid", "paid-keys"):
+            try:
+                commit_again(cluster.bootstrap, topic)
+            except Exception as error:  # noqa: BLE001 - any failure of the client is what is looked for
+                yield f"the producer {topic}-1 does not go on: {error}"
+        try:
+            until_settled(cluster.bootstrap)
+        except TimeoutError as error:
+            yield str(error)
+        try:
+            self.story.append(f"{len(shared_rest(cluster.bootstrap, self.place / 'java.log'))} came to the share group")
+        except (subprocess.SubprocessError, AssertionError) as error:
+            yield f"the share group: {error}"
+
+
+def feed(bootstrap: str) -> None:
+    """Records for the share group."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(200):
+        producer.produce("queue", b"%d" % number, partition=number % 2)
+    assert producer.flush(60) == 0
+
+
+def all_led(cluster: Three) -> bool:
+    """Whether each partition has a leader."""
+    admin: Any = cluster.admin()
+    topics = admin.list_topics(timeout=30).topics
+    return all(each.leader >= 0 for topic in topics.values() for each in topic.partitions.values())
+
+
+def end_of(bootstrap: str, place: Place, isolation: str) -> int:
+    """The high watermark, or the last stable offset."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation})
+    end = consumer.get_watermark_offsets(TopicPartition(*place), 60)[1]
+    consumer.close()
+    return int(end)
+
+
+def committed_of(bootstrap: str, group: str) -> Mapping[Place, int]:
+    """What a group has committed."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    found = consumer.committed([TopicPartition(*place) for place in PLACES], 120)
+    consumer.close()
+    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+
+def commit_again(bootstrap: str, topic: str) -> None:
+    """A transaction under an old transactional id."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-1"})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic, b"again", b"k")
+    producer.commit_transaction(120)
+
+
+def until_settled(bootstrap: str) -> None:
+    """Waits for all transactions to have ended. TimeoutError with the partitions where one hangs."""
+    deadline, left = time.monotonic() + 150, list(PLACES)
+    while left:
+        left = [
+            place for place in left if end_of(bootstrap, place, ISOLATIONS[1]) < end_of(bootstrap, place, ISOLATIONS[0])
+        ]
+        if left and time.monotonic() > deadline:
+            raise TimeoutError(f"transactions hang in {left}")
+        time.sleep(1)
+
+
+def try_seed(seed: int, place: Path, release: str, nodes: Nodes) -> tuple[list[str], list[str]]:
+    """What happened and what is wrong, of a seed."""
+    files = Files(place, replicas=3)
+    dead = DeadThree(
+        place / "logs",
+        files,
+        Written(),
+        release,
+        bool(seed & 1),
+        "classic",
+        True,
+        nodes=nodes,
+        eligible=False,
+        into=NODES,
+    )
+    lost = LostCluster(seed, place, dead, nodes)
+    lost.live(4)
+    shutil.rmtree(dead.directory)
+    wrong = [f"{kind}: {sentence}" for kind in lost.told for sentence in lost.start_at(kind)]
+    return lost.story, wrong
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Tries seeds, and says what each came to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=1, help="odd seeds have a dynamic quorum")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--release", default=NEWER_KAFKA_VERSION)
+    asked, differing = parser.parse_args(words), 0
+    with tempfile.TemporaryDirectory(prefix="restored-nodes-") as work:
+        nodes = Nodes(Path(work))
+        try:
+            for seed in range(asked.first, asked.first + asked.count):
+                with tempfile.TemporaryDirectory(prefix=f"restored-{seed}-") as place:
+                    story, wrong = try_seed(seed, Path(place), asked.release, nodes)
+                differing += len(wrong)
+                sys.stdout.write(f"seed {seed}, {asked.release}: {len(wrong)} wrong; {'; '.join(story)}\n")
+                sys.stdout.writelines(f"  {sentence}\n" for sentence in wrong)
+                sys.stdout.flush()
+        finally:
+            nodes.close()
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
