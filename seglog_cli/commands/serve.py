@@ -74,8 +74,8 @@ def run(
     highest leader epoch is served, and among those the longest. Old messages (magic 0 and 1) are sent as they are;
     clients understand them.
 
-    Groups (the classic protocol) begin at the offsets in the directories' own __consumer_offsets. Their commits are
-    kept in memory, or with --offsets in a file that the next run begins with.
+    Groups, of the classic and of the consumer protocol, begin at the offsets in the directories' own
+    __consumer_offsets. Their commits are kept in memory, or with --offsets in a file that the next run begins with.
 
     Each batch's checksum is checked before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
     --on-corrupt skip the next good batch; skip also leaves out partitions that cannot be opened. Each damaged place is

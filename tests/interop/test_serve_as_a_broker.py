@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from seglog.model import Isolation
+from seglog_rescue.serve.endpoint import Address
 from tests.support.command_line import ROOT, clean_logs
 from tests.support.consumers import Row, librdkafka_rows
 from tests.support.dead_clusters import finish
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath, maven_jars
+from tests.support.raw_client import RawClient
+from tests.support.raw_groups import KINDS, RawGroups, make_groups
 from tests.support.serving import Serving, local_rows
-from tests.support.wire_answers import UNLIKE, differences, wire_answers
+from tests.support.wire_answers import UNLIKE, differences, group_answers, topic_id, wire_answers
 
 PLACES = [("plain", 0), ("plain", 1), ("paid", 0)]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -79,11 +82,12 @@ def seen(bootstrap: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Past:
-    """A broker that is no more: its directory, what clients saw of it, and its answers."""
+    """A broker that is no more: its directory, what clients saw of it, its answers, and those about groups."""
 
     directory: Path
     seen: dict[str, Any]
     answers: dict[str, Any]
+    groups: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +99,12 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
         fill(broker.bootstrap)
         living = seen(broker.bootstrap)
         answers = wire_answers(broker.bootstrap)
+        host, _, port = broker.bootstrap.rpartition(":")
+        with RawClient(Address(host, int(port))) as client:
+            make_groups(RawGroups(client, "plain", topic_id(client)))
+        groups = group_answers(broker.bootstrap, KINDS)
         broker.stop()
-    return Past(directory, living, answers)
+    return Past(directory, living, answers, groups)
 
 
 @pytest.mark.kafka
@@ -118,6 +126,13 @@ def test_each_field_of_each_answer_is_a_brokers_in_every_version(past: Past) -> 
     assert [each for each in found if not any(re.search(pattern, each[0]) for pattern in meant)] == []
     assert [pattern for pattern in meant if not any(re.search(pattern, each[0]) for each in found)] == []
     assert len(served) > 1000
+
+
+@pytest.mark.kafka
+def test_groups_of_each_protocol_that_have_no_members_are_what_they_were(past: Past) -> None:
+    with Serving(past.directory) as serving:
+        assert list(differences(past.groups, group_answers(serving.bootstrap, KINDS))) == []
+    assert past.groups["consumer"] == sorted(name for name, kind in KINDS.items() if kind == "consumer")
 
 
 MIRRORED = [("orders-lz4", 0), ("payments", 0)]

@@ -2,21 +2,23 @@
 
 `consumer_groups.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a
 file of JSON lines, one per commit; the last one of a partition counts. A commit is acknowledged once its line is on
-stable storage.
+stable storage. `group_type` and `protocol_type` say what the group is.
 
-    {"type":"commit","group":"g","topic":"orders","partition":0,"offset":42,"leader_epoch":0,"metadata":""}
+    {"type":"commit","group":"g","topic":"orders","partition":0,"offset":42,"leader_epoch":0,"metadata":"",
+     "group_type":"consumer","protocol_type":"consumer"}
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.consumer_groups.committed_offsets import offset_commits
 from seglog.consumer_groups.coordinator_replay import CoordinatorReplay
+from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, group_states
 from seglog.errors import InputError
 from seglog.escaping import json_text
 from seglog.format.wire import WireError
@@ -26,8 +28,21 @@ from seglog.scan.log_walk import LogWalk
 from seglog.storage.filesystem import FileSystem, write_atomically
 
 _FILE_LIMIT = 1 << 30
+_GROUP_TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 _logger = logging.getLogger("seglog.serve.committed")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """What a group is while it has no members, as a broker tells it: the name of its protocol (GroupType), what members
+    of the classic protocol call theirs (consumer, connect, …; none in a group that only has commits), its epoch, and that
+    of its assignment."""
+
+    group_type: str = CLASSIC
+    protocol_type: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +54,19 @@ class Commit:
     metadata: str = ""
 
 
+_ONLY_COMMITS = GroupKind()
+
+
+Entry = tuple[str, TopicPartition, Commit]  # a group's
+
+
 class CommittedOffsets:
-    """Commits by group and partition: `count` of them, with group names and metadata of `size` bytes."""
+    """Commits by group and partition: `count` of them, with groups' names and types and metadata of `size` bytes;
+    and what each group is without members."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Commit]] = {}
+        self._kinds: dict[str, GroupKind] = {}
         self.count = self.size = 0
 
     def of(self, group: str) -> Mapping[TopicPartition, Commit]:
@@ -51,9 +74,22 @@ class CommittedOffsets:
         return self._groups.get(group, {})
 
     @property
-    def groups(self) -> Iterable[str]:
-        """The groups with a commit."""
-        return self._groups
+    def groups(self) -> Set[str]:
+        """The groups with a commit, and those of the directories."""
+        return self._groups.keys() | self._kinds.keys()
+
+    def knows(self, group: str) -> bool:
+        """True for one of `groups`."""
+        return group in self._groups or group in self._kinds
+
+    def kind_of(self, group: str) -> GroupKind:
+        """Returns what a group without members is."""
+        return self._kinds.get(group, _ONLY_COMMITS)
+
+    def set_kind(self, group: str, kind: GroupKind) -> None:
+        """Takes note of what a group of the directories is, or one that has lost its members."""
+        self.size += len(kind.protocol_type) - len(self.kind_of(group).protocol_type)
+        self._kinds[group] = kind
 
     def put(self, group: str, partition: TopicPartition, commit: Commit) -> None:
         """Sets the newest commit of a group for a partition."""
@@ -68,12 +104,13 @@ class CommittedOffsets:
         more = len(commit.metadata) - (0 if known is None else len(known.metadata))
         return more if group in self._groups else more + len(group)
 
-    def __iter__(self) -> Iterator[tuple[str, TopicPartition, Commit]]:
+    def __iter__(self) -> Iterator[Entry]:
         return ((group, each, commit) for group, commits in self._groups.items() for each, commit in commits.items())
 
 
 def load_offsets_topic(views: Iterable[LogView], into: CommittedOffsets) -> None:
-    """Adds the commits in partitions of `__consumer_offsets`. Damage and undecodable records are logged and skipped."""
+    """Adds the groups and commits in partitions of `__consumer_offsets`. Damage and undecodable records are logged and
+    skipped."""
     for view in views:
         replay = CoordinatorReplay()
         for index, segment in enumerate(view.segments):
@@ -87,6 +124,13 @@ def load_offsets_topic(views: Iterable[LogView], into: CommittedOffsets) -> None
                 _logger.warning("%s: a committed offset cannot be decoded: %s", directory, found)
             else:
                 into.put(found.group, found.partition, Commit(found.offset, found.leader_epoch, found.metadata))
+        problems: list[str] = []
+        for name, state in group_states(replay.values.values(), lambda _id: None, problems).items():
+            protocol_type = state.protocol_type if state.kind == CLASSIC else state.kind
+            epochs = max(state.epoch, 0), max(state.assignment_epoch, 0)
+            into.set_kind(name, GroupKind(state.kind, protocol_type or "", *epochs))
+        for sentence in problems:
+            _logger.warning("%s: what a group is cannot be told: %s", directory, sentence)
 
 
 class OffsetsFile:
@@ -104,16 +148,19 @@ class OffsetsFile:
         status = self._fs.status(self.path)
         kept = CommittedOffsets()
         if status is not None:
-            for entry in _read_lines(self.path, self._fs.read_bytes(self.path, _FILE_LIMIT)):
-                commits.put(*entry)
-                kept.put(*entry)
-        data = _lines(kept)
+            for entry, kind in _read_lines(self.path, self._fs.read_bytes(self.path, _FILE_LIMIT)):
+                for each in (commits, kept):
+                    each.put(*entry)
+                    if kind is not None:
+                        each.set_kind(entry[0], kind)
+        data = _lines(kept, kept.kind_of)
         write_atomically(self._fs, self.path, data)
         self._size = len(data)
 
-    def append(self, commits: Iterable[tuple[str, TopicPartition, Commit]]) -> None:
-        """Appends commits, durable on return. Raises OSError; the next append then overwrites the partial lines."""
-        data = _lines(commits)
+    def append(self, commits: Iterable[Entry], kind_of: Callable[[str], GroupKind]) -> None:
+        """Appends commits of groups of these kinds, durable on return. Raises OSError; the next append then overwrites
+        the partial lines."""
+        data = _lines(commits, kind_of)
         with self._fs.open(self.path, "r+") as file:
             file.truncate(self._size)
             file.write_at(self._size, data)
@@ -121,9 +168,10 @@ class OffsetsFile:
         self._size += len(data)
 
 
-def _lines(commits: Iterable[tuple[str, TopicPartition, Commit]]) -> bytes:
+def _lines(commits: Iterable[Entry], kind_of: Callable[[str], GroupKind]) -> bytes:
     lines = []
     for group, partition, commit in commits:
+        kind = kind_of(group)
         record = {
             "type": "commit",
             "group": group,
@@ -132,12 +180,15 @@ def _lines(commits: Iterable[tuple[str, TopicPartition, Commit]]) -> bytes:
             "offset": commit.offset,
             "leader_epoch": commit.leader_epoch,
             "metadata": commit.metadata,
+            "group_type": kind.group_type,
+            "protocol_type": kind.protocol_type,
         }
         lines.append(json_text(record) + "\n")
     return "".join(lines).encode()
 
 
-def _read_lines(path: Path, data: bytes) -> Iterator[tuple[str, TopicPartition, Commit]]:
+def _read_lines(path: Path, data: bytes) -> Iterator[tuple[Entry, GroupKind | None]]:
+    """Yields the commits, with what their groups are; None in lines of earlier releases, which do not say it."""
     lines = data.split(b"\n")
     for number, line in enumerate(lines[:-1], start=1):  # bytes after the last line feed are a torn line
         try:
@@ -145,6 +196,16 @@ def _read_lines(path: Path, data: bytes) -> Iterator[tuple[str, TopicPartition, 
             partition = TopicPartition(str(found["topic"]), int(found["partition"]))
             commit = Commit(int(found["offset"]), int(found["leader_epoch"]), str(found["metadata"]))
             entry = str(found["group"]), partition, commit
+            kind = _kind_in(found)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(str(path), number, "not a committed offset; is this the file of --offsets?") from error
-        yield entry
+        yield entry, kind
+
+
+def _kind_in(found: Mapping[str, object]) -> GroupKind | None:
+    if "group_type" not in found:
+        return None
+    group_type = str(found["group_type"])
+    if group_type not in _GROUP_TYPES:
+        raise ValueError(group_type)
+    return GroupKind(group_type, str(found["protocol_type"]))

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from seglog.consumer_groups.group_states import CONSUMER
+from seglog_rescue.serve.assignors import DEFAULT_ASSIGNOR
 from seglog_rescue.serve.catalog import Catalog
 from seglog_rescue.serve.consumer_group import ConsumerGroup, ConsumerMember, HeartbeatAnswer, HeartbeatRequest
 from seglog_rescue.serve.coordinator import Coordinator
@@ -99,11 +102,11 @@ def describe(endpoint: Endpoint, coordinator: Coordinator, body: Any) -> Values:
 
 
 def _described(catalog: Catalog, coordinator: Coordinator, name: str, operations: int) -> Values:
-    group = coordinator.groups.get(name)
-    if not isinstance(group, ConsumerGroup):  # Kafka's clients then ask for a group of the classic protocol
+    kind, group = coordinator.kind_of(name), coordinator.groups.get(name)
+    if kind.group_type != CONSUMER:  # Kafka's clients then ask for a group of the classic protocol
         return {
             "error_code": ErrorCode.group_id_not_found if name else ErrorCode.invalid_group_id,
-            "error_message": f"no group {name} of the consumer protocol has members here",
+            "error_message": f"no group {name} of the consumer protocol is here",
             "group_id": name,
             "group_state": "",
             "group_epoch": 0,
@@ -111,14 +114,18 @@ def _described(catalog: Catalog, coordinator: Coordinator, name: str, operations
             "assignor_name": "",
             "members": (),
         }
+    members: Iterable[ConsumerMember] = ()
+    state, assignor = "Empty", DEFAULT_ASSIGNOR
+    if isinstance(group, ConsumerGroup):
+        state, assignor, members = group.state, group.assignor, group.members.values()
     return {
         "error_code": ErrorCode.none,
         "group_id": name,
-        "group_state": group.state,
-        "group_epoch": group.epoch,
-        "assignment_epoch": group.epoch,
-        "assignor_name": group.assignor,
-        "members": [_member(catalog, each) for each in group.members.values()],
+        "group_state": state,
+        "group_epoch": kind.epoch,
+        "assignment_epoch": kind.assignment_epoch,
+        "assignor_name": assignor,
+        "members": [_member(catalog, each) for each in members],
         "authorized_operations": operations,
     }
 

@@ -1,8 +1,8 @@
 """All groups of the endpoint: made by the first join, forgotten without members (Kafka: GroupCoordinator).
 
 A group is of the classic protocol or of the consumer protocol (KIP-848), as its first member is. Both kinds share
-names, bounds, time and committed offsets. A join or sync waits for a future; a ticker tells the groups the time.
-Everything runs on the event loop.
+names, bounds, time and committed offsets, with which it stays known what a group was. A join or sync waits for a
+future; a ticker tells the groups the time. Everything runs on the event loop.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 
+from seglog.consumer_groups.group_states import CLASSIC, CONSUMER
+from seglog_rescue.serve.committed import CommittedOffsets, GroupKind
 from seglog_rescue.serve.consumer_group import JOINING, ConsumerGroup, HeartbeatAnswer, HeartbeatRequest
 from seglog_rescue.serve.endpoint import Endpoint
 from seglog_rescue.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, Synced
@@ -23,8 +25,8 @@ _MAX_MEMBERS = 10_000  # of all groups
 class Coordinator:
     """Groups by name. `close` answers all waiting requests."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, offsets: CommittedOffsets) -> None:
+        self._endpoint, self._offsets = endpoint, offsets
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self._served = PartitionSet.of(endpoint.catalog.topics)
         self._members = 0
@@ -148,6 +150,15 @@ class Coordinator:
             return Outcome.NONE
         return group.offset_problem(member_id, epoch)
 
+    def knows(self, group_id: str) -> bool:
+        """True for a group with members, with commits, or of the directories."""
+        return group_id in self.groups or self._offsets.knows(group_id)
+
+    def kind_of(self, group_id: str) -> GroupKind:
+        """Returns what a group is: as its members are, else as its last ones were."""
+        group = self.groups.get(group_id)
+        return self._offsets.kind_of(group_id) if group is None else _kind(group)
+
     def close(self) -> None:
         """Ends all groups."""
         self._closed = True
@@ -190,11 +201,18 @@ class Coordinator:
         if not group.members and not group.pending:
             self.groups.pop(group.group_id, None)
             size = 0
+            self._remember(group)
         self._size += size - self._sizes.pop(group.group_id, 0)
         if size:
             self._sizes[group.group_id] = size
         self._endpoint.metrics.rebalances_total += group.rebalances
         group.rebalances = 0
+
+    def _remember(self, group: Group | ConsumerGroup) -> None:
+        """Takes note of what a group with commits was, as long as there is room for it."""
+        kind, room = _kind(group), self._endpoint.limits.commits_bytes - self._offsets.size
+        if self._offsets.knows(group.group_id) and len(kind.protocol_type) <= room:
+            self._offsets.set_kind(group.group_id, kind)
 
     def _count(self) -> None:
         metrics = self._endpoint.metrics
@@ -207,3 +225,9 @@ class Coordinator:
 
     def _now(self) -> int:
         return int(self._endpoint.clock.monotonic() * 1000)
+
+
+def _kind(group: Group | ConsumerGroup) -> GroupKind:
+    if isinstance(group, ConsumerGroup):
+        return GroupKind(CONSUMER, CONSUMER, group.epoch, group.epoch)
+    return GroupKind(CLASSIC, group.protocol_type or "")

@@ -11,13 +11,14 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
+from seglog.consumer_groups.group_states import CLASSIC
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog_rescue.serve import consumer_requests, protocol
 from seglog_rescue.serve.committed import Commit, CommittedOffsets, OffsetsFile
 from seglog_rescue.serve.consumer_group import ConsumerGroup
 from seglog_rescue.serve.coordinator import Coordinator
 from seglog_rescue.serve.endpoint import NODE_ID, Endpoint
-from seglog_rescue.serve.groups import Group, Joined, JoinRequest, Outcome
+from seglog_rescue.serve.groups import Group, Joined, JoinRequest, Outcome, State
 from seglog_rescue.serve.patterns import PatternError
 from seglog_rescue.serve.protocol import (
     GROUP_OPERATIONS,
@@ -37,7 +38,6 @@ _COORDINATOR_ERRORS = {
     _TRANSACTION_KEY: ErrorCode.transactional_id_authorization_failed,
 }
 _KINDS_NEEDED_FROM = 5  # SyncGroup: KIP-559
-_CONSUMER = "consumer"
 _NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
 _EPOCHS_FROM = 9  # OffsetCommit: KIP-848
 _TOPIC_IDS_FROM = 10  # OffsetFetch and OffsetCommit: KIP-848
@@ -257,7 +257,8 @@ class GroupRequests:
         if self._file is not None:
             async with self._writing:
                 try:
-                    await asyncio.get_running_loop().run_in_executor(None, self._file.append, taken)
+                    kind_of = {group: self._coordinator.kind_of(group) for group, _, _ in taken}.__getitem__
+                    await asyncio.get_running_loop().run_in_executor(None, self._file.append, taken, kind_of)
                 except OSError as error:
                     self._endpoint.observer.offsets_not_kept(self._file.path, error)
                     return False
@@ -269,19 +270,25 @@ class GroupRequests:
     # --- listing ------------------------------------------------------------------------------------------
 
     async def list_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """Lists groups with members here, and those with committed offsets."""
+        """Lists groups with members here, those with committed offsets, and those of the directories."""
         living = self._coordinator.groups
-        states = {name: _state(living.get(name)) for name in sorted({*living, *self._offsets.groups})}
-        kinds = {name: _kind(living.get(name)) for name in states}
-        wanted, wanted_kinds = (
+        listed = {name: self._coordinator.kind_of(name) for name in sorted({*living, *self._offsets.groups})}
+        states = {name: _state(living.get(name)) for name in listed}
+        wanted, wanted_types = (
             {each.lower() for each in getattr(body, f, ())} for f in ("states_filter", "types_filter")
         )
         return {
             "error_code": ErrorCode.none,
             "groups": [
-                {"group_id": name, "protocol_type": _CONSUMER, "group_state": state, "group_type": kinds[name]}
-                for name, state in states.items()
-                if (not wanted or state.lower() in wanted) and (not wanted_kinds or kinds[name] in wanted_kinds)
+                {
+                    "group_id": name,
+                    "protocol_type": kind.protocol_type,
+                    "group_state": states[name],
+                    "group_type": kind.group_type,
+                }
+                for name, kind in listed.items()
+                if (not wanted or states[name].lower() in wanted)
+                and (not wanted_types or kind.group_type in wanted_types)
             ],
         }
 
@@ -297,8 +304,8 @@ class GroupRequests:
         return {"groups": [each if each["error_code"] else each | operations for each in described]}
 
     def _described(self, name: str, version: int) -> dict[str, Any]:
-        group = self._coordinator.groups.get(name)
-        if isinstance(group, ConsumerGroup) or (group is None and name not in self._offsets.groups):
+        group, kind = self._coordinator.groups.get(name), self._coordinator.kind_of(name)
+        if isinstance(group, ConsumerGroup) or kind.group_type != CLASSIC or not self._coordinator.knows(name):
             return {
                 "error_code": ErrorCode.group_id_not_found if version >= _NOT_FOUND_FROM else ErrorCode.none,
                 "error_message": f"no group {name} of the classic protocol is here",
@@ -309,19 +316,20 @@ class GroupRequests:
                 "members": (),
             }
         members = [] if group is None else group.members.values()
+        protocol = group.protocol if group is not None and group.state is State.STABLE else None  # as a broker
         return {
             "error_code": ErrorCode.none,
             "group_id": name,
             "group_state": _state(group),
-            "protocol_type": (group.protocol_type or "") if group is not None else _CONSUMER,
-            "protocol_data": (group.protocol or "") if group is not None else "",
+            "protocol_type": kind.protocol_type,
+            "protocol_data": protocol or "",
             "members": [
                 {
                     "member_id": each.member_id,
                     "group_instance_id": each.request.instance_id,
                     "client_id": each.request.client_id,
                     "client_host": f"/{each.request.client_host}",
-                    "member_metadata": each.metadata(group.protocol if group is not None else None),
+                    "member_metadata": each.metadata(protocol),
                     "member_assignment": each.assignment,
                 }
                 for each in members
@@ -357,11 +365,6 @@ def _state(group: Group | ConsumerGroup | None) -> str:
     if isinstance(group, ConsumerGroup):
         return group.state
     return "Empty" if group is None else group.state.value
-
-
-def _kind(group: Group | ConsumerGroup | None) -> str:
-    """Returns Kafka's name of a group's protocol (GroupType); a group that has only commits may be of any."""
-    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 def _entry(number: int, commit: Commit | None) -> Values:

@@ -256,7 +256,7 @@ class Group:
         self.generation += 1
         self.rebalances += 1
         if not self.members:
-            self.state, self.protocol_type, self.protocol, self.leader = State.EMPTY, None, None, None
+            self.state, self.protocol, self.leader = State.EMPTY, None, None
             return []
         self.state = State.COMPLETING
         self.protocol = self._select_protocol()
@@ -394,7 +394,7 @@ class Group:
             self.leader = None
         if not self.members:
             self.generation += 1
-            self.state, self.protocol_type, self.protocol = State.EMPTY, None, None
+            self.state, self.protocol = State.EMPTY, None
             return replies
         return replies + self._prepare(now) + self._complete_if_ready(now)
 

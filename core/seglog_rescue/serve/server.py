@@ -67,8 +67,9 @@ class Server:
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._listener: asyncio.Server | None = None
         self._stopping = asyncio.Event()
-        self._coordinator = Coordinator(endpoint)
-        groups = GroupRequests(endpoint, self._coordinator, offsets or CommittedOffsets(), offsets_file)
+        commits = CommittedOffsets() if offsets is None else offsets
+        self._coordinator = Coordinator(endpoint, commits)
+        groups = GroupRequests(endpoint, self._coordinator, commits, offsets_file)
         self._dispatcher = Dispatcher(endpoint, groups, self._threads, self._stopping)
         self._budget = RequestBudget(endpoint)
 

@@ -13,7 +13,7 @@ from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
-from seglog_rescue.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic
+from seglog_rescue.serve.committed import Commit, CommittedOffsets, GroupKind, OffsetsFile, load_offsets_topic
 from tests.support.open_logs import opened_log
 
 PARTITION = TopicPartition("orders", 3)
@@ -69,15 +69,37 @@ def test_what_a_transaction_commits_counts_from_its_marker_on(tmp_path: Path, co
 def test_the_file_keeps_what_was_appended_and_passes_over_a_torn_line(tmp_path: Path) -> None:
     file = OffsetsFile(FS, tmp_path / "offsets")
     file.open(CommittedOffsets())
+    kinds = {"g": GroupKind("consumer", "consumer", 4), "h": GroupKind("classic", "connect")}
     for offset in range(5):
-        file.append([("g", PARTITION, Commit(offset, 1, "é\n")), ("h", PARTITION, Commit(offset))])
+        file.append([("g", PARTITION, Commit(offset, 1, "é\n")), ("h", PARTITION, Commit(offset))], kinds.__getitem__)
     file.path.write_bytes(file.path.read_bytes() + b'{"type":')
     again, commits = OffsetsFile(FS, file.path), CommittedOffsets()
     again.open(commits)
     assert sorted(commits) == [("g", PARTITION, Commit(4, 1, "é\n")), ("h", PARTITION, Commit(4))]
     assert file.path.read_bytes().count(b"\n") == 2
-    again.append([("g", PARTITION, Commit(8))])
+    assert [commits.kind_of(each) for each in "gh"] == [GroupKind("consumer", "consumer"), kinds["h"]]
+    again.append([("g", PARTITION, Commit(8))], kinds.__getitem__)
     assert file.path.read_bytes().count(b"\n") == 3
+
+
+LINE = b'{"type":"commit","group":"g","topic":"orders","partition":3,"offset":7,"leader_epoch":0,"metadata":""'
+
+
+def test_a_file_of_an_earlier_release_says_nothing_of_groups(tmp_path: Path) -> None:
+    path, commits = tmp_path / "offsets", CommittedOffsets()
+    path.write_bytes(LINE + b"}\n")
+    commits.set_kind("g", GroupKind("streams", "streams", 3))
+    OffsetsFile(FS, path).open(commits)
+    assert commits.of("g") == {PARTITION: Commit(7, 0)}
+    assert commits.kind_of("g") == GroupKind("streams", "streams", 3)
+
+
+@pytest.mark.parametrize("rest", [b'"group_type":"classic"}', b'"group_type":"x","protocol_type":""}'])
+def test_a_line_with_a_wrong_kind_of_group_is_refused(tmp_path: Path, rest: bytes) -> None:
+    path = tmp_path / "offsets"
+    path.write_bytes(LINE + b"," + rest + b"\n")
+    with pytest.raises(InputError, match="line 1"):
+        OffsetsFile(FS, path).open(CommittedOffsets())
 
 
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
