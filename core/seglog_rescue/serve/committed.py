@@ -36,8 +36,8 @@ _logger = logging.getLogger("seglog.serve.committed")
 @dataclass(frozen=True, slots=True)
 class GroupKind:
     """What a group is while it has no members, as a broker tells it: the name of its protocol (GroupType), what members
-    of the classic protocol call theirs (consumer, connect, …; none in a group that only has commits), its epoch, and that
-    of its assignment."""
+    of the classic protocol call theirs (consumer, connect, …; none in a group that only has commits), its epoch, and
+    that of its assignment."""
 
     group_type: str = CLASSIC
     protocol_type: str = ""
