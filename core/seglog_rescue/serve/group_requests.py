@@ -193,15 +193,15 @@ class GroupRequests:
 
     def _committed(self, group: str, asked: Any) -> list[Values]:
         commits = self._offsets.of(group)
-        wanted: dict[str, list[int]] = {}
+        numbers_of: dict[str, list[int]] = {}
         if asked is None:
             for partition in sorted(commits):
-                wanted.setdefault(partition.topic, []).append(partition.partition)
+                numbers_of.setdefault(partition.topic, []).append(partition.partition)
         else:
-            wanted = {topic.name: [int(number) for number in topic.partition_indexes] for topic in asked}
+            numbers_of = {topic.name: [int(number) for number in topic.partition_indexes] for topic in asked}
         return [
             {"name": topic, "partitions": [_entry(each, commits.get(TopicPartition(topic, each))) for each in numbers]}
-            for topic, numbers in wanted.items()
+            for topic, numbers in numbers_of.items()
         ]
 
     async def commit_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
@@ -274,7 +274,7 @@ class GroupRequests:
         living = self._coordinator.groups
         listed = {name: self._coordinator.kind_of(name) for name in sorted({*living, *self._offsets.groups})}
         states = {name: _state(living.get(name)) for name in listed}
-        wanted, wanted_types = (
+        states_filter, types_filter = (
             {each.lower() for each in getattr(body, f, ())} for f in ("states_filter", "types_filter")
         )
         return {
@@ -287,8 +287,8 @@ class GroupRequests:
                     "group_type": kind.group_type,
                 }
                 for name, kind in listed.items()
-                if (not wanted or states[name].lower() in wanted)
-                and (not wanted_types or kind.group_type in wanted_types)
+                if (not states_filter or states[name].lower() in states_filter)
+                and (not types_filter or kind.group_type in types_filter)
             ],
         }
 
