@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.errors import CorruptionError, SeglogError, sentence_of
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
@@ -68,6 +69,7 @@ def read_directory(
     require_unlocked(path)
     require_no_run(fs, path)
     listing, around = list_log_directory(fs, path), read_surroundings(fs, path)
+    around.foreseen = read_cluster_metadata(fs, path)  # without the assignments, most of it, which `read_known` decodes
     read = [
         _readable(fs, place, around, clock, progress) for place in listing.partitions if not place.is_cluster_metadata
     ]

@@ -17,7 +17,6 @@ from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.remote_path import is_url
-from seglog.units import count_text
 from seglog_rescue.rebuild.known import KnownPartition
 from seglog_rescue.replicas.cluster import Cluster, Copy
 from seglog_rescue.replicas.digests import different, extent
@@ -265,9 +264,10 @@ class _Partition:
         here = {copy.node for copy in self._copies}
         empty = [str(node) for node in self._entry.replicas if node not in here]
         if empty and self._key.topic in self._cluster.unclean_topics:
+            who = f"broker {empty[0]} has" if len(empty) == 1 else f"brokers {' and '.join(empty)} have"
             self._remarks.append(
-                f"unclean.leader.election.enable is on, and {count_text(len(empty), 'broker')} ({', '.join(empty)}) of"
-                f" its replicas have no copy of it: one that starts before broker {chosen.node} leads, and all is lost"
+                f"unclean.leader.election.enable is on, and {who} no copy of it: one without a copy that starts before"
+                f" broker {chosen.node} leads, and all is lost"
             )
 
     def _say_cut_below_cleaned(self, chosen: Copy) -> None:

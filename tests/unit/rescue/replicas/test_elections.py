@@ -88,7 +88,7 @@ def test_a_broker_without_a_copy_of_a_topic_with_unclean_elections_starts_later(
     report = report_of(one, two)
     (verdict,) = report.in_question
     assert verdict.remarks == (
-        "unclean.leader.election.enable is on, and 1 broker (1) of its replicas have no copy of it: one that starts"
-        " before broker 2 leads, and all is lost",
+        "unclean.leader.election.enable is on, and broker 1 has no copy of it: one without a copy that starts before"
+        " broker 2 leads, and all is lost",
     )
     assert (report.start.order, report.start.leaders, report.start.elected) == ((2, 1), {"orders-0": 2}, {})
