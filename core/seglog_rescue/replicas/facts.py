@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from seglog_rescue.replicas.digests import Mark
 from seglog_rescue.replicas.keys import KeyMark
@@ -78,17 +79,24 @@ class ReplicaFacts:
     @property
     def on_disk(self) -> Lineage:
         """The log as it lies on disk."""
-        return Lineage.of(self.start, self.disk_end, self.epochs)
+        return _lineage(self.start, self.disk_end, self.epochs)
 
     @property
     def started(self) -> Lineage:
         """The log as a start of its broker leaves it."""
-        return self.on_disk.cut(self.end)
+        return _lineage(self.start, self.disk_end, self.epochs, self.end)
 
     def candidate(self, node: int) -> Candidate:
         """Returns broker `node`'s copy as the rule compares it."""
         holes = tuple((hole.first, min(hole.end, self.end)) for hole in self.holes if hole.first < self.end)
         return Candidate(node, self.started, self.high_watermark, holes, len(self.falls))
+
+
+@lru_cache(maxsize=4096)
+def _lineage(start: int, end: int, epochs: tuple[tuple[int, int], ...], cut: int | None = None) -> Lineage:
+    """Returns a lineage; a comparison asks for that of each copy dozens of times in a row."""
+    lineage = Lineage.of(start, end, epochs)
+    return lineage if cut is None else lineage.cut(cut)
 
 
 @dataclass(frozen=True, slots=True)
