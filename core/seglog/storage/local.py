@@ -205,7 +205,7 @@ class LocalFileSystem:
         found = []
         descriptor = self._open_directory(directory)
         try:
-            for name in sorted(os.listdir(descriptor)):  # noqa: PTH208 (a path cannot be a descriptor)
+            for name in self.list(directory):
                 try:
                     status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
                     found.append((name, self._followed(directory / name) or status if status.is_link else status))
