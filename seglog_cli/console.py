@@ -83,9 +83,15 @@ class Console:
         self._to_stdout(_shown(text) + b"\n")
 
     def lines(self, texts: Sequence[str]) -> None:
-        """Writes lines of data to stdout."""
+        """Writes lines of data to stdout, all at once unless it is a terminal."""
+        self._lines(texts, 2)
+
+    def _lines(self, texts: Sequence[str], hang: int) -> None:
+        if self.screen is None:
+            self._to_stdout(b"".join([_shown(text) + b"\n" for text in texts]))
+            return
         for text in texts:
-            self.line(text)
+            self.line(text, hang)
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout = LAYOUT) -> int:
         """Writes a table to stdout: on a terminal one that fits, otherwise plain columns. Returns how many it has."""
@@ -96,8 +102,7 @@ class Console:
 
     def indented(self, texts: Sequence[str], hang: int = 2) -> None:
         """Writes lines of data, indented by two."""
-        for text in texts:
-            self.line(f"  {text}", hang)
+        self._lines([f"  {text}" for text in texts], hang)
 
     def next_steps(self, steps: Sequence[tuple[str, str]]) -> None:
         """Shows suggested (command, purpose) pairs; only on a terminal."""

@@ -352,9 +352,8 @@ def has_format_07(fs: FileSystem, directory: Path) -> bool:
 
     Raises NotALogError if there is no such directory.
     """
-    require_directory(fs, directory)
-    names = listed(fs.list, directory)
-    return any(name.endswith(FileKind.LOG_07.value) for name in names) and list_partition(fs, directory).format == "0.7"
+    names, suffix = listed(fs.list, directory), FileKind.LOG_07.value
+    return any(name.endswith(suffix) for name in names) and list_partition(fs, directory).format == "0.7"
 
 
 def require_batches(fs: FileSystem, directory: Path) -> None:

@@ -302,8 +302,10 @@ class _Soundness:
 
     def _follow(self, batches: Sequence[_Batch], reached: int) -> bool:
         """Notes epochs and producers. Returns False if an offset is left out, or if anything in the batches is rare."""
+        snapshots = self.contents.files[FileKind.PRODUCER_SNAPSHOT]
         for batch in batches:
-            if not self._snapshot_is_right(batch.base_offset):  # of an earlier stop, which the next start removes
+            at = batch.base_offset
+            if at in snapshots and not self._snapshot_is_right(at):  # of an earlier stop, which the next start removes
                 return False
             is_whole = batch.base_offset == reached and batch.records == batch.last_offset + 1 - reached
             if not is_whole or batch.magic != 2 or batch.attributes & _RARE:

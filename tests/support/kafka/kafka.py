@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import tempfile
 import threading
@@ -65,6 +66,11 @@ class KafkaHarness:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the JVM so far, that of its compiler and collector included."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """Ends the JVM; open logs (`unclean=True`) are left as a kill leaves them."""

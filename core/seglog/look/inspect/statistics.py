@@ -381,12 +381,13 @@ class _Gathering:
 
     def _frequent(self) -> tuple[FrequentKey, ...]:
         keys = []
-        for slot in np.argsort(-self.votes[:, sketch.VOTE_COUNT], kind="stable")[:_MOST_FREQUENT].tolist():
+        several = np.flatnonzero(self.votes[:, sketch.VOTE_COUNT] > 1)
+        order = np.argsort(-self.votes[several, sketch.VOTE_COUNT], kind="stable")[:_MOST_FREQUENT]
+        for slot in several[order].tolist():
             count, size = int(self.votes[slot, sketch.VOTE_COUNT]), int(self.votes[slot, sketch.VOTE_KEY_SIZE])
-            if count > 1:
-                start = slot * sketch.SLOT_KEY_BYTES
-                key = self.keys[start : start + min(size, sketch.SLOT_KEY_BYTES)].tobytes()
-                keys.append(FrequentKey(key, size, count))
+            start = slot * sketch.SLOT_KEY_BYTES
+            key = self.keys[start : start + min(size, sketch.SLOT_KEY_BYTES)].tobytes()
+            keys.append(FrequentKey(key, size, count))
         return tuple(keys)
 
 
