@@ -30,8 +30,8 @@ from tests.support.log_files import batch, write_segment
 from tests.support.lost_clusters import broker_meta, registration, topic_id, topic_records
 from tests.support.metadata_records import write_metadata_log
 
-TRIED = """On a machine of two cores under load: collect 1.26 and 1.28 of doctor (1,000 partitions), 1.37
-(4,000, before assignments were read once); digests 0.81 of verify crc over 4 GiB (0.36 and 1.20
+TRIED = """On a machine of two cores under load: collect 1.26 and 1.28 of doctor (1,000 partitions), 1.37 and,
+since assignments are read once, 1.18 (4,000); digests 0.81 of verify crc over 4 GiB (0.36 and 1.20
 over 512 MiB and 1 GiB, where a start's noise counts). Comparing 3 x 4,000, one behind in each: 4.26
 CPU s, and 3.67 since a copy's lineage is kept. Writing plain fields of facts without a call for
 each gained nothing. Of 1.25 s of collect, 0.14 are digests: numpy's calls over few rows; a second
