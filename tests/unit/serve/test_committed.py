@@ -14,6 +14,7 @@ from seglog.log.validator import AppendOrigin
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.serve.committed import Commit, CommittedOffsets, GroupKind, OffsetsFile, load_offsets_topic
+from tests.support.group_records import classic_group, group_key, group_record, streams_group
 from tests.support.open_logs import opened_log
 
 PARTITION = TopicPartition("orders", 3)
@@ -50,6 +51,23 @@ def test_the_last_commit_counts_and_a_deleted_one_is_gone(tmp_path: Path) -> Non
         log.append([Record(value(9, 2, "note"), key("g"), 1000), Record(None, key("gone"), 1000)])
         log.append([Record(b"\0\3", struct.pack(">h", 2) + text("g"), 1000), Record(b"?", key("odd"), 1000)])
     assert found(directory) == {"g": {PARTITION: Commit(9, 2, "note")}}
+
+
+def test_the_directories_say_what_each_group_is_and_damage_of_one_hides_no_other(tmp_path: Path) -> None:
+    directory, commits = tmp_path / "__consumer_offsets-0", CommittedOffsets()
+    with opened_log(directory) as log:
+        log.append([commit("simple", 3), classic_group("sink", "connect", client="worker"), *streams_group("counting")])
+        log.append(
+            [group_record(3, "new", {"epoch": 5, "metadataHash": 0}), Record(b"\0\3", group_key(2, "torn"), 1000)]
+        )
+        log.append([group_record(3, "gone", {"epoch": 5, "metadataHash": 0}), Record(None, group_key(3, "gone"), 1000)])
+        load_offsets_topic([log.view], commits)
+    assert sorted(commits.groups) == ["counting", "new", "simple", "sink"]
+    assert commits.kind_of("simple") == commits.kind_of("nobody") == GroupKind("classic", "")
+    assert commits.kind_of("sink") == GroupKind("classic", "connect", 1)
+    assert (commits.kind_of("new").group_type, commits.kind_of("new").epoch) == ("consumer", 5)
+    streams = commits.kind_of("counting")
+    assert (streams.group_type, streams.protocol_type) == ("streams", "streams")
 
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 5)])
