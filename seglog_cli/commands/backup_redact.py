@@ -44,9 +44,9 @@ def redact(
     them from the logs first: the next run of `seglog backup` stores what it finds there.
 
     Snapshots keep their ids and times. What several of them share is written anew once. New objects are written and
-    read back before a manifest names them, each manifest is replaced as a whole, and only then the old objects go. So
-    does everything that no snapshot names: what pruned snapshots and runs that were cut short left. Packs are written
-    anew where a part of them is not named any more.
+    read back before a manifest names them, new manifests take the place of all old ones at once, and only then the old
+    objects go. So does everything that no snapshot names: what pruned snapshots and runs that were cut short left.
+    Packs are written anew where a part of them is not named any more.
 
     A run of `seglog backup` that goes on meanwhile is refused at its end and stores nothing. A second erasure is
     refused, too. After one that was cut short, --resume goes on; until then every snapshot restores, and no run of

@@ -1,10 +1,11 @@
 """Backup repositories in which manifests and objects were changed, and what every command must make of them.
 
-    python -m tests.support.hostile_backups [--mutations 100000] [--seed 45]
+    python -m tests.support.hostile_backups [--mutations 100000] [--seed 45] [--commands 0.03]
 
 A manifest is refused with an error that names it, or all that it says is proved: what a restore makes is, byte for
 byte, what the named parts of objects hold, their digests are right, and nothing is made elsewhere. `Trial.run` takes
-one mutation through list, verify, restore, and the reading in place. What it takes is limited in memory and in time.
+one mutation through list, verify, restore, and the reading in place, and a share of them through the commands. What it
+takes is limited in memory and in time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tests.support.log_files import batch
 from tests.support.manual_clock import ManualClock
 
 NOW = 1_764_331_200_000
-OF_COMMANDS = 0.03  # of the mutations, for which the commands are run, too
+OF_COMMANDS = 0.03
 LARGE_BYTES = 4096  # of an object of its own, here
 MOST_SECONDS = 20  # for one mutation: more is a hang
 
@@ -113,8 +114,8 @@ class Repositories:
 class Trial:
     """What happens with mutations of the repository's manifests and objects."""
 
-    def __init__(self, repositories: Repositories, chance: random.Random) -> None:
-        self.repositories, self.chance = repositories, chance
+    def __init__(self, repositories: Repositories, chance: random.Random, of_commands: float = OF_COMMANDS) -> None:
+        self.repositories, self.chance, self._of_commands = repositories, chance, of_commands
         self.outcomes: Counter[str] = Counter()
         self.what = ""  # the last mutation
         self._target = repositories.place / "restored"
@@ -124,7 +125,7 @@ class Trial:
         identity = self.chance.choice(self.repositories.ids)
         with limited(), self._mutated(identity):
             self._try(identity)
-            if self.chance.random() < OF_COMMANDS:
+            if self.chance.random() < self._of_commands:
                 self._try_commands(identity)
 
     @contextmanager
@@ -335,12 +336,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=45)
+    parser.add_argument("--commands", type=float, default=OF_COMMANDS)
     given = parser.parse_args()
     began, failures, outcomes = time.process_time(), 0, Counter[str]()
     with tempfile.TemporaryDirectory(prefix="hostile-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
         repositories = Repositories(Path(place))
-        for seed in range(given.seed, given.seed + given.mutations):
-            trial = Trial(repositories, random.Random(seed))
+        for count, seed in enumerate(range(given.seed, given.seed + given.mutations)):
+            if count and count % 5000 == 0:
+                sys.stdout.write(f"{count} so far, {failures} failures: {dict(outcomes)}\n")
+                sys.stdout.flush()
+            trial = Trial(repositories, random.Random(seed), given.commands)
             try:
                 trial.run()
             except Exception as error:  # noqa: BLE001, what is looked for
@@ -349,8 +354,8 @@ def main() -> int:
                 sys.stdout.flush()
                 shutil.rmtree(Path(place) / "restored", ignore_errors=True)
             outcomes.update(trial.outcomes)
-    for name, count in sorted(outcomes.items()):
-        sys.stdout.write(f"{count:>8}  {name}\n")
+    for name, times in sorted(outcomes.items()):
+        sys.stdout.write(f"{times:>8}  {name}\n")
     sys.stdout.write(f"{given.mutations} mutations, {failures} failures, {time.process_time() - began:.0f} CPU s\n")
     return 1 if failures else 0
 

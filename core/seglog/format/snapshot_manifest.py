@@ -29,13 +29,15 @@ TAIL_BYTES = 4096
 VERSION = 1
 FORMAT = "seglog-backup"
 MARKER = "seglog-backup.json"
-SNAPSHOTS, OBJECTS, PACKS = "snapshots", "objects", "packs"
+SNAPSHOTS, OBJECTS, PACKS, REDACTIONS = "snapshots", "objects", "packs", "redactions"
 SNAPSHOT_SUFFIX = ".jsonl"
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 _SNAPSHOT_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
+_SNAPSHOTS_FOLDER = re.compile(rf"{SNAPSHOTS}(?:-[0-9a-f]{{32}})?")
+_COMMITTED = re.compile(r"[0-9]{8}\.committed")
 _PACK = re.compile(rf"{PACKS}/[0-9a-f]{{32}}\.pack")
 _OBJECT = re.compile(
     rf"{OBJECTS}/[a-zA-Z0-9._-]+-[0-9]{{1,10}}/(?:_|[a-zA-Z0-9_-]{{22}})/"
@@ -162,6 +164,16 @@ def snapshot_id_of(name: str) -> str | None:
     """Returns the id in the name of a manifest, None for any other name."""
     stem = name.removesuffix(SNAPSHOT_SUFFIX)
     return stem if stem != name and _SNAPSHOT_ID.fullmatch(stem) is not None else None
+
+
+def is_folder_of_manifests(name: str) -> bool:
+    """True for the name of a folder that has manifests, or had them before an erasure made others."""
+    return _SNAPSHOTS_FOLDER.fullmatch(name) is not None
+
+
+def last_committed(names: Iterable[str]) -> str | None:
+    """Returns the name of the last erasure's mark that says where the manifests are, None without one."""
+    return max((name for name in names if _COMMITTED.fullmatch(name)), default=None)
 
 
 def is_object_name(path: str) -> bool:

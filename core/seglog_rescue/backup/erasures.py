@@ -1,11 +1,13 @@
 """Says that an erasure changes a repository (`seglog backup redact`), so that no run commits what it removes.
 
-    redactions/<number>.begun    created before the erasure looks at the manifests
-    redactions/<number>.ended    created when the objects with what was erased are gone
+    redactions/<number>.begun        created before the erasure looks at the manifests
+    redactions/<number>.committed    which folder has the manifests from now on (`Snapshots.listed`)
+    redactions/<number>.ended        created when the objects with what was erased are gone
 
 Names are created and never replaced, so of two erasures at once one is refused. A run of `backup` lists them when it
 begins, before it writes its manifest and after: with the same list each time, its manifest was there when an erasure
-that came later listed the manifests, or names nothing that an earlier one removed.
+that came later listed the manifests. A manifest that comes later, of a run that was stopped meanwhile, is in a folder
+that does not count any more: nothing is listed that names what was removed, whoever is killed when.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ import socket
 from dataclasses import dataclass
 
 from seglog.errors import RefusedError
+from seglog.format.snapshot_manifest import REDACTIONS
 from seglog_rescue.backup.repository import Repository
 
-REDACTIONS = "redactions"
-_NAME = re.compile(r"([0-9]{8})\.(begun|ended)")
+_NAME = re.compile(r"([0-9]{8})\.(begun|committed|ended)")
 
 
 def known_erasures(repository: Repository) -> frozenset[str]:
@@ -80,6 +82,19 @@ class ErasureMark:
         if not repository.create(f"{REDACTIONS}/{number}.begun", f"{json.dumps(fields)}\n".encode()):
             raise RefusedError(f"{repository.place}: another `seglog backup redact` has begun at the same time")
         return cls(repository, number)
+
+    @property
+    def is_committed(self) -> bool:
+        """True if the manifests without what is erased are those that count."""
+        return f"{self.number}.committed" in known_erasures(self.repository)
+
+    def commit(self, folder: str) -> None:
+        """Makes the manifests in a folder those that count. Raises RefusedError if another process that goes on with
+        this erasure has done so; OSError.
+        """
+        data = f"{json.dumps({'snapshots': folder})}\n".encode()
+        if not self.repository.create(f"{REDACTIONS}/{self.number}.committed", data):
+            raise RefusedError(f"{self.repository.place}: another process has gone on with this erasure meanwhile")
 
     def end(self, now_ms: int) -> None:
         """Says that it has ended. Raises OSError."""

@@ -19,9 +19,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from seglog.errors import RefusedError
-from seglog.format.snapshot_manifest import PACKS, Snapshot
-from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure_since
+from seglog.format.snapshot_manifest import Snapshot, is_folder_of_manifests
+from seglog_rescue.backup.erasures import (
+    known_erasures,
+    require_no_erasure,
+    require_no_erasure_since,
+    unfinished_erasure,
+)
 from seglog_rescue.backup.moving import ExtentMover, moved_snapshot
+from seglog_rescue.backup.named import NamedObjects
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 
@@ -91,10 +97,11 @@ def prune(
     """
     if rules == KeepRules():
         raise RefusedError("without a rule of what to keep, nothing is removed")
+    erasures, repository = known_erasures(repository), repository.pinned()
     ids = repository.ids()
     stay = snapshots_to_keep(ids, rules)
     done = PrunedBackup(sorted(stay), [identity for identity in ids if identity not in stay])
-    named = _Named()
+    named = NamedObjects()
     for identity in ids:  # all are read before anything is removed, and before copies are listed: none falls between
         snapshot = repository.read(identity)
         if identity in stay or grace_ms:
@@ -108,8 +115,8 @@ def prune(
         for identity in done.removed:
             _set_aside(repository, repository.read(identity), waiting)
             repository.discard_manifest(identity)
-    listed = {name for identity in stay for name in named.packs[identity]}
-    going = (named.sparse(repository) & listed) - fixed  # a manifest is not replaced twice while a copy waits
+    listed = {name for identity in stay for name in named.packs[identity] if name not in fixed}
+    going = named.sparse(repository, LEAST_NAMED) & listed  # a manifest is not replaced twice while a copy waits
     done.packs = len(going)
     changing = [identity for identity in done.staying if going & named.packs[identity]]
     named.objects.difference_update(() if grace_ms else going)
@@ -117,39 +124,14 @@ def prune(
         named.objects |= _without_packs(repository, changing, going, waiting)
     for identity in set(repository.ids()) - set(ids):  # of a run that ended meanwhile
         named.objects |= repository.read(identity).objects()
+    require_no_erasure_since(repository, erasures)  # after which other manifests count
     done.objects, done.bytes = remove_unnamed(repository, named.objects, now_ms - grace_ms, dry_run=dry_run)
     if not dry_run:
         expired = aside.keys() - waiting - {*done.removed, *changing} if grace_ms else repository.ids(PRUNED)
         for identity in sorted(expired):
             repository.discard_manifest(identity, PRUNED)
+        _discard_forgotten_folders(repository)
     return done
-
-
-class _Named:
-    """What manifests name, read one after the other: objects that are in use, the packs of each snapshot, and how many
-    bytes of each pack anybody names; what several name counts once.
-    """
-
-    def __init__(self) -> None:
-        self.objects: set[str] = set()
-        self.packs: dict[str, set[str]] = {}  # by snapshot
-        self._ranges: dict[str, set[int]] = {}  # by pack: positions and sizes, in one number each
-
-    def take(self, snapshot: Snapshot) -> None:
-        packs = self.packs.setdefault(snapshot.id, set())
-        for file in snapshot.all_files():
-            for extent in file.extents:
-                self.objects.add(extent.object)
-                if extent.object.startswith(f"{PACKS}/"):
-                    packs.add(extent.object)
-                    self._ranges.setdefault(extent.object, set()).add(extent.position << 64 | extent.size)
-
-    def sparse(self, repository: Repository) -> frozenset[str]:
-        """Returns the packs of which too little is named, and not nothing. Raises OSError."""
-        named = {name: sum(each & 2**64 - 1 for each in ranges) for name, ranges in self._ranges.items()}
-        return frozenset(
-            name for name, status in repository.objects() if 0 < named.get(name, 0) < status.size * LEAST_NAMED
-        )
 
 
 def _without_packs(
@@ -187,6 +169,17 @@ def remove_unnamed(
         if not dry_run:
             repository.discard(name)
     return objects, size
+
+
+def _discard_forgotten_folders(repository: Repository) -> None:
+    """Removes manifests in folders that do not count and never will: no erasure is at work that began before they were
+    listed.
+    """
+    repository.fs.forget_listings()
+    names = [name for name in repository.fs.list(repository.place) if is_folder_of_manifests(name)]
+    if unfinished_erasure(known_erasures(repository)) is None:
+        for name in set(names) - {repository.pinned().listed()}:
+            replace(repository, folder=name).discard_manifests()
 
 
 def _set_aside(repository: Repository, snapshot: Snapshot, waiting: Collection[str]) -> None:

@@ -25,7 +25,6 @@ from seglog.format.snapshot_manifest import (
     PACKS,
     SNAPSHOT_BYTES_LIMIT,
     SNAPSHOT_SUFFIX,
-    SNAPSHOTS,
     VERSION,
     Extent,
     Snapshot,
@@ -117,12 +116,12 @@ class Repository(Snapshots):
 
     # --- manifests ----------------------------------------------------------------------------------------
 
-    def ids(self, folder: str = SNAPSHOTS) -> list[str]:
+    def ids(self, folder: str | None = None) -> list[str]:
         """Returns the ids of the snapshots, the oldest first, as they are now."""
         self.fs.forget_listings()
         return Snapshots.ids(self, folder)
 
-    def write(self, snapshot: Snapshot, folder: str = SNAPSHOTS) -> int:
+    def write(self, snapshot: Snapshot, folder: str | None = None) -> int:
         """Writes a manifest, durably and as a whole; returns its size in bytes."""
         data, path = format_snapshot(snapshot), self.manifest_path(snapshot.id, folder)
         self._ensure(path.parent)
@@ -130,11 +129,11 @@ class Repository(Snapshots):
             raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
         return len(data)
 
-    def replace(self, snapshot: Snapshot, folder: str = SNAPSHOTS) -> None:
+    def replace(self, snapshot: Snapshot, folder: str | None = None) -> None:
         """Puts a manifest in the place of the one with its id, if there is one, durably and as a whole. It is read
         before. Raises CorruptTierError, OSError.
         """
-        data, name = format_snapshot(snapshot), f"{folder}/{snapshot.id}{SNAPSHOT_SUFFIX}"
+        data, name = format_snapshot(snapshot), self.manifest_name(snapshot.id, folder)
         parse_snapshot(data, self.place / name, snapshot.id)
         self.put(name, (data,), len(data))
 
@@ -143,9 +142,23 @@ class Repository(Snapshots):
         self._ensure((self.place / name).parent)
         return self.fs.create(self.place / name, data)
 
-    def discard_manifest(self, identity: str, folder: str = SNAPSHOTS) -> None:
+    def copy(self, identity: str, target: Repository) -> None:
+        """Makes the same manifest in another folder, durably and as a whole."""
+        data = self.fs.read_bytes(self.manifest_path(identity), SNAPSHOT_BYTES_LIMIT)
+        target.put(target.manifest_name(identity), (data,), len(data))
+
+    def discard_manifest(self, identity: str, folder: str | None = None) -> None:
         """Removes a manifest, durably."""
-        self.discard(f"{folder}/{identity}{SNAPSHOT_SUFFIX}")
+        self.discard(self.manifest_name(identity, folder))
+
+    def manifest_name(self, identity: str, folder: str | None = None) -> str:
+        """Returns the path of a manifest in the repository."""
+        return f"{folder or self.listed()}/{identity}{SNAPSHOT_SUFFIX}"
+
+    def discard_manifests(self) -> None:
+        """Removes the manifests in this folder, which must not be the one that counts."""
+        for identity in self.ids():
+            self.discard_manifest(identity)
 
     # --- objects ------------------------------------------------------------------------------------------
 

@@ -151,6 +151,7 @@ class _Run:
         directories = [links.resolve(path) for path in self._request.log_directories]
         self._check(directories)
         self._erasures = require_no_erasure(self._repository)
+        self._repository = self._repository.pinned()
         listings = [list_log_directory(self._fs, path) for path in directories]
         described = [self._described(listing) for listing in listings]
         tag = _tag(described)
@@ -380,6 +381,7 @@ class _Run:
         if self._request.dry_run:
             outcome.manifest_bytes = len(format_snapshot(snapshot))
             return outcome
+        require_no_erasure_since(self._repository, self._erasures)
         if base is not None and base.id not in self._repository.ids():
             raise RefusedError(
                 f"{self._request.repository}: snapshot {base.id}, which this run builds on, was pruned meanwhile, so"
@@ -387,12 +389,11 @@ class _Run:
             )
         if ended - self._started > GRACE_MS // 2:
             self._require_objects(snapshot)
-        require_no_erasure_since(self._repository, self._erasures)
         outcome.manifest_bytes = self._repository.write(snapshot)
         try:
             require_no_erasure_since(self._repository, self._erasures)
         except RefusedError:
-            self._repository.discard_manifest(snapshot.id)  # it may name what was removed
+            self._repository.discard_manifest(snapshot.id)  # it does not count: another folder of manifests does
             raise
         return outcome
 
@@ -468,7 +469,7 @@ def opened(store: ObjectFiles, place: Path) -> Repository:
     """Returns the repository at a place. Raises NotALogError if there is none, CorruptTierError, OSError."""
     repository = Repository(store, place)
     repository.require()
-    return repository
+    return repository.pinned()
 
 
 def chosen_snapshots(repository: Repository, name: str | None, at_ms: int | None) -> list[Snapshot]:

@@ -3,68 +3,50 @@
 1. Each distinct part of a log is searched once, whatever the number of snapshots that have it. Damage refuses all.
 2. Parts with such records are stored anew without them, once; so is what else lies in objects that must go: those with
    erased records, and packs with bytes that no snapshot names any more.
-3. All of it is read back, and then each manifest is replaced as a whole.
+3. All of it is read back, and all manifests are made anew in another folder. One mark says that this one counts.
 4. What no manifest names is removed: old objects, and what pruned snapshots and runs that were cut short have left.
 
-A snapshot that is listed restores at any moment. Runs of `backup` that overlap commit nothing (`backup.erasures`).
+A snapshot that is listed restores at any moment. Runs of `backup` that overlap commit nothing (`backup.erasures`). One
+manifest is in memory at a time, and of each part of a log what was found in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from seglog import layout
 from seglog.clock import Clock
 from seglog.errors import CorruptionError, CorruptRecordError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileName, parse_file_name
-from seglog.format.snapshot_manifest import Snapshot, StoredFile, StoredPartition
+from seglog.format.snapshot_manifest import SNAPSHOTS, Snapshot, StoredFile
 from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.operations.redact import RedactionReport, RedactionRequest, is_kafkas_own, made_report
 from seglog.progress import BytesRead
 from seglog.redaction.applying import RewrittenFile, RewrittenSegment
-from seglog.redaction.finding import FoundRecords, TouchedSegment, find_in_segment
+from seglog.redaction.finding import FoundRecords, find_in_segment
 from seglog.redaction.searching import CopySearch, Remembered, SearchReport, Trace
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.backup.erasing import ManifestChange, Part
 from seglog_rescue.backup.erasures import ErasureMark
-from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, tail_of_extents, with_files
+from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of
+from seglog_rescue.backup.named import NamedObjects
 from seglog_rescue.backup.pruning import remove_unnamed
 from seglog_rescue.backup.repository import PRUNED, Repository
+from seglog_stores.tiers.contents import OneFile
 from seglog_stores.tiers.recognition import TierPlace
-from seglog_stores.tiers.snapshots import ShownSnapshot
+from seglog_stores.tiers.snapshots import ShownSnapshot, files_of_kept
 from seglog_stores.tiers.view import snapshot_files
-
-_NOT_THE_SOURCES = 1 << 63  # of an inode: the next run does not take a rewritten file for the one at the source
-
-
-@dataclass(slots=True)
-class _Part:
-    """A part of a log, from batch to batch: its extents, what is to be rewritten in it, and what it then is."""
-
-    topic_partition: TopicPartition
-    folder: str
-    segment: LogSegment
-    start: int
-    extents: Extents
-    touched: TouchedSegment
-    already: int
-    new: Extents | None = None
-    sizes: dict[int, int] = field(default_factory=dict)  # of rewritten batches, by position
-
-    @property
-    def size(self) -> int:
-        return sum(extent.size for extent in self.extents)
 
 
 class BackupRedaction:
@@ -87,9 +69,11 @@ class BackupRedaction:
             )
         self._repository, self._clock, self.request, self._topics = repository, clock, request, frozenset(topics)
         self._progress, self._started_ms = progress, clock.now_ms()
-        self._snapshots: dict[str, Snapshot] = {}
-        self._parts: dict[tuple[TopicPartition, str, int, Extents], _Part] = {}
-        self._touched_logs: dict[tuple[TopicPartition, str, Extents], list[_Part]] = {}
+        self._searched_manifests: dict[str, int] = {}  # their hashes, by id
+        self._there: set[TopicPartition] = set()
+        self._named = NamedObjects()
+        self._parts: dict[tuple[TopicPartition, str, int, Extents], Part] = {}
+        self._touched_logs: dict[tuple[TopicPartition, str, Extents], list[Part]] = {}
         self._remembered = Remembered(request.selection, request.erasure, secrets.token_bytes(32))
         self.files: list[RewrittenFile] = []
         self.removed = 0  # objects
@@ -101,17 +85,17 @@ class BackupRedaction:
         """Searches the snapshots that are listed. Raises RefusedError for damage in what must be searched, or a topic
         or partition that no snapshot has; UnsupportedError, CorruptTierError for a damaged manifest, OSError.
         """
-        self._search_new()
-        there = {each.topic_partition for each in self._partitions()}
-        missing = [str(key) for key in self.request.selection.offsets if key not in there]
-        missing += sorted(self._topics - {key.topic for key in there})
+        for identity in self._repository.ids():
+            self._taken(self._repository, identity)
+        missing = [str(key) for key in self.request.selection.offsets if key not in self._there]
+        missing += sorted(self._topics - {key.topic for key in self._there})
         if missing:
             raise RefusedError(f"no snapshot in {self._repository.place} has {missing[0]}; nothing was changed")
 
     @property
     def found(self) -> tuple[FoundRecords, ...]:
         """What was found, by partition; content that several snapshots share counts once."""
-        by_partition: dict[TopicPartition, list[_Part]] = {}
+        by_partition: dict[TopicPartition, list[Part]] = {}
         for part in self._parts.values():
             by_partition.setdefault(part.topic_partition, []).append(part)
         return tuple(
@@ -130,30 +114,26 @@ class BackupRedaction:
         """The number of records to erase, as often as they are stored."""
         return sum(found.records for found in self.found)
 
-    def _partitions(self) -> Iterator[StoredPartition]:
-        for snapshot in self._snapshots.values():
-            for directory in snapshot.directories:
-                yield from directory.partitions
-
     def _is_concerned(self, key: TopicPartition) -> bool:
         is_meant = not self._topics or key.topic in self._topics
         return is_meant and not is_kafkas_own(key.topic) and self.request.selection.concerns(key)
 
-    def _search_new(self) -> bool:
-        """Searches the snapshots that are new, or that a prune has changed; returns whether there were any."""
-        listed: dict[str, Snapshot] = {}
-        for identity in self._repository.ids():
-            with suppress(FileNotFoundError):  # pruned meanwhile
-                listed[identity] = self._repository.read(identity)
-        new = [each for identity, each in listed.items() if each != self._snapshots.get(identity)]
-        self._snapshots = listed
-        for snapshot in new:
+    def _taken(self, source: Repository, identity: str) -> Snapshot | None:
+        """Reads a manifest, and searches the snapshot unless that was done; None if it was pruned meanwhile."""
+        try:
+            snapshot = source.read(identity)
+        except FileNotFoundError:
+            return None
+        if self._searched_manifests.get(identity) != hash(snapshot):
+            self._named.take(snapshot)
             view = self._shown(snapshot)
-            files = snapshot_files(self._repository.fs, view)
+            files = snapshot_files(source.fs, view)
             for place in view.places():
+                self._there.add(place.topic_partition)
                 if self._is_concerned(place.topic_partition):
                     self._search_partition(files, place)
-        return bool(new)
+            self._searched_manifests[identity] = hash(snapshot)
+        return snapshot
 
     def _shown(self, snapshot: Snapshot) -> ShownSnapshot:
         place = self._repository.place
@@ -167,13 +147,15 @@ class BackupRedaction:
         assert place.kept is not None
         if list_partition(files, place.directory).format != "kafka":
             raise UnsupportedError(f"{place.directory}: a log of Kafka 0.7 cannot be rewritten; nothing was changed")
+        stored = files_of_kept(self._repository.fs, place.kept)
         for file in place.kept.partition.files:
             name = parse_file_name(file.name)
             if name is not None and name.kind is FileKind.LOG:
-                self._search_log(files, place, file, name)
+                path = place.directory / file.name  # and no more of the snapshot is kept
+                self._search_log(OneFile(self._repository.fs, path, stored[file.name]), place, file, name)
 
     def _search_log(self, files: FileSystem, place: TierPlace, file: StoredFile, name: FileName) -> None:
-        parts: list[_Part] = []
+        parts: list[Part] = []
         start, first, extents = 0, 0, file.extents
         for end in range(1, len(extents) + 1):
             key = (place.topic_partition, file.name, start, extents[first:end])
@@ -190,7 +172,7 @@ class BackupRedaction:
 
     def _part(
         self, segment: LogSegment, place: TierPlace, start: int, extents: Extents, *, is_last: bool
-    ) -> _Part | None:
+    ) -> Part | None:
         assert place.kept is not None
         key, folder = place.topic_partition, folder_of(place.kept.partition)
         end = start + sum(extent.size for extent in extents)
@@ -204,7 +186,7 @@ class BackupRedaction:
         except CorruptionError as error:
             raise self._refused(error) from error
         self._progress(end - start)
-        return _Part(key, folder, segment, start, extents, touched, already)
+        return Part(key, folder, segment if touched.batches else None, start, extents, touched, already)
 
     def _refused(self, error: CorruptionError) -> RefusedError:
         return RefusedError(
@@ -217,74 +199,85 @@ class BackupRedaction:
     def apply(self, *, resume: bool = False) -> None:
         """Erases the records. With `resume` it goes on where one was cut short.
 
-        Raises RefusedError if another is at work, or for what `search` refuses; CorruptTierError, OSError.
+        Raises RefusedError if another is at work, or for what `search` refuses; CorruptTierError, OSError. If it fails
+        before the new manifests count, nothing that is listed was changed.
         """
         if self.request.dry_run:
             raise RefusedError("a dry run changes nothing")
         mark = ErasureMark.begin(self._repository, self._clock.now_ms(), resume=resume)
-        self._snapshots.clear()  # the manifests may have been replaced since
+        source = self._repository = self._repository.pinned()
+        if mark.is_committed:  # one that was cut short when only the rest was left to remove
+            self._remove_rest(source, {name for each in source.ids() for name in source.read(each).objects()})
+            mark.end(self._clock.now_ms())
+            mark = ErasureMark.begin(source, self._clock.now_ms(), resume=False)
+        target = replace(source, folder=f"{SNAPSHOTS}-{uuid.uuid4().hex}")
         try:
-            self._search_new()
-            planned = self._rewritten()
+            named = self._made_anew(source, target)
         except (SeglogError, OSError):
-            if not resume:
-                mark.end(self._clock.now_ms())  # no manifest was replaced
+            with suppress(OSError):
+                target.discard_manifests()
+                if not mark.is_committed:  # by another process that goes on with it
+                    mark.end(self._clock.now_ms())
             raise
-        while True:
-            self._replace(planned)
-            if not self._search_new():  # of runs that ended while this one began
-                break
-            planned = self._rewritten()
-        for identity in self._repository.ids(PRUNED):
-            self._repository.discard_manifest(identity, PRUNED)
-        named = {name for snapshot in self._snapshots.values() for name in snapshot.objects()}
-        self.removed, _ = remove_unnamed(self._repository, named, None, dry_run=False)
+        mark.commit(target.listed())
+        self._repository = target
+        self._remove_rest(target, named)
+        source.discard_manifests()
         mark.end(self._clock.now_ms())
 
-    def _replace(self, planned: Sequence[Snapshot]) -> None:
-        listed = set(self._repository.ids())
-        for snapshot in planned:
-            if snapshot.id in listed:  # or else it was pruned meanwhile
-                self._repository.replace(snapshot)
-            self._snapshots[snapshot.id] = snapshot
+    def _made_anew(self, source: Repository, target: Repository) -> set[str]:
+        """Makes the manifests of what is listed, of runs that end meanwhile too; returns the objects that they name."""
+        ids = source.ids()
+        if self._searched_manifests.keys() != set(ids):
+            self._searched_manifests.clear()  # what was pruned names nothing any more
+            self._named = NamedObjects()
+        for identity in self._missing(ids):
+            self._taken(source, identity)
+        while True:
+            made = self._made_once(source, target)
+            if made is not None and not self._missing(source.ids()):
+                return made.objects
+            for identity in self._missing(source.ids()):
+                self._taken(source, identity)
 
-    def _rewritten(self) -> list[Snapshot]:
-        """Stores what is rewritten or moved; returns the snapshots that become others."""
+    def _made_once(self, source: Repository, target: Repository) -> NamedObjects | None:
+        """Makes the manifests of what is listed; None if one had to be searched: it may have more that must go."""
+        searched, made, change = dict(self._searched_manifests), NamedObjects(), self._change()
+        for identity in source.ids():
+            snapshot = self._taken(source, identity)
+            if self._searched_manifests != searched:
+                return None
+            if snapshot is None:
+                continue
+            anew = change.of(snapshot)
+            made.take(anew)
+            if anew == snapshot:
+                source.copy(identity, target)
+            else:
+                target.replace(anew)
+        return made
+
+    def _missing(self, ids: Sequence[str]) -> list[str]:
+        return [identity for identity in ids if identity not in self._searched_manifests]
+
+    def _remove_rest(self, repository: Repository, named: Collection[str]) -> None:
+        for identity in repository.ids(PRUNED):
+            repository.discard_manifest(identity, PRUNED)
+        self.removed, _ = remove_unnamed(repository, named, None, dry_run=False)
+
+    def _change(self) -> ManifestChange:
+        """Stores the touched parts without what is erased; returns what makes other snapshots of snapshots."""
         touched = [part for part in self._parts.values() if part.touched.batches]
-        going = {extent.object for part in touched for extent in part.extents} | self._partly_named()
+        going = {extent.object for part in touched for extent in part.extents} | self._named.sparse(self._repository)
         mover = ExtentMover(self._repository, frozenset(going))
         for part in touched:
             if part.new is None:
                 self._rewrite(part, mover)
-        indexes: dict[tuple[Extents, Extents], Extents] = {}
-        anew: dict[Extents, int] = {}
-        file_of = partial(moved_file, mover, "")
-        snapshots = [
-            with_files(each, lambda partition: self._partition(partition, mover, indexes, anew), file_of)
-            for each in self._snapshots.values()
-        ]
         mover.finish()
-        for extents in anew:
-            anew[extents] = tail_of_extents(self._repository, extents)
+        return ManifestChange(mover, self._touched_logs, without_indexes=self.request.erasure.whole_record)
 
-        def with_tail(file: StoredFile) -> StoredFile:
-            return replace(file, tail=anew[file.extents]) if file.extents in anew else file
-
-        def partition_with_tails(partition: StoredPartition) -> StoredPartition:
-            return replace(partition, files=tuple(map(with_tail, partition.files)))
-
-        made = (with_files(each, partition_with_tails, with_tail) for each in snapshots)
-        return [each for each in made if each != self._snapshots[each.id]]
-
-    def _partly_named(self) -> set[str]:
-        """Returns the objects with bytes that no snapshot names: an erased record may lie there."""
-        extents = {extent for each in self._snapshots.values() for file in each.all_files() for extent in file.extents}
-        named: dict[str, int] = {}
-        for extent in extents:
-            named[extent.object] = named.get(extent.object, 0) + extent.size
-        return {name for name, status in self._repository.objects() if status.size > named.get(name, status.size)}
-
-    def _rewrite(self, part: _Part, mover: ExtentMover) -> None:
+    def _rewrite(self, part: Part, mover: ExtentMover) -> None:
+        assert part.segment is not None
         touched, erasure, path = part.touched, self.request.erasure, part.segment.path
         content = RewrittenSegment(part.segment, touched, erasure)
         end = part.start + part.size
@@ -304,97 +297,50 @@ class BackupRedaction:
         size = sum(extent.size for extent in part.new)
         self.files.append(content.file(touched, self._repository.place / part.extents[0].object, size))
 
-    def _partition(
-        self,
-        partition: StoredPartition,
-        mover: ExtentMover,
-        indexes: dict[tuple[Extents, Extents], Extents],
-        anew: dict[Extents, int],
-    ) -> StoredPartition:
-        folder = folder_of(partition)
-        logs: dict[str, list[_Part]] = {}
-        of_index: dict[str, tuple[Extents, dict[int, tuple[int, int]]]] = {}  # by name: its log, changed sizes in it
-        for file in partition.files:
-            parts = self._touched_logs.get((partition.topic_partition, file.name, file.extents))
-            if parts is None:
-                continue
-            logs[file.name] = parts
-            sizes = {
-                batch.position: (batch.size, part.sizes[batch.position])
-                for part in parts
-                for batch in part.touched.batches
-            }
-            offsets, times = (
-                file.name.replace(FileKind.LOG.value, kind.value, 1)
-                for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-            )
-            of_index[offsets], of_index[times] = (file.extents, sizes), (file.extents, {})  # times have no positions
-        files: list[StoredFile] = []
-        for file in partition.files:
-            extents: Extents = ()
-            if file.name in logs:
-                for part in logs[file.name]:
-                    extents += part.new if part.new is not None else mover.moved(file.name, folder, part.extents)
-            elif file.name in of_index:
-                if self.request.erasure.whole_record:
-                    continue  # a broker builds it again: its times and batches may be gone
-                log, sizes = of_index[file.name]
-                extents = self._index(file, log, sizes, folder, mover, indexes)
-            else:
-                files.append(moved_file(mover, folder, file))
-                continue
-            anew[extents] = 0
-            files.append(replace(file, inode=file.inode | _NOT_THE_SOURCES, extents=extents))
-        if not logs:
-            return replace(partition, files=tuple(files))
-        seen = hashlib.sha256(f"redacted {partition.seen}".encode()).hexdigest()[:32]
-        return replace(partition, seen=seen, files=tuple(files))
-
-    def _index(
-        self,
-        file: StoredFile,
-        log: Extents,
-        sizes: dict[int, tuple[int, int]],
-        folder: str,
-        mover: ExtentMover,
-        indexes: dict[tuple[Extents, Extents], Extents],
-    ) -> Extents:
-        """Returns an index with the positions that its batches have now."""
-        if all(before == after for before, after in sizes.values()):
-            return mover.moved(file.name, folder, file.extents)
-        if (file.extents, log) not in indexes:
-            stored = b"".join(piece for extent in file.extents for piece in self._repository.extent_pieces(extent))
-            indexes[file.extents, log] = mover.stored(file.name, folder, (_shifted(stored, sizes),))
-        return indexes[file.extents, log]
-
     # --- proof --------------------------------------------------------------------------------------------
 
     def prove(self) -> tuple[Trace, ...]:
         """Searches all that snapshots name for copies, each content once."""
-        views = [self._shown(self._repository.read(identity)) for identity in self._repository.ids()]
-        files = snapshot_files(self._repository.fs, *views)
-        request = self.request
-        search = CopySearch(files, request.selection, request.erasure, self._remembered)
-        self._searched = search.searched
-        named = {name for each in views for name in each.snapshot.objects()}
-        for name, _ in self._repository.objects():
-            if name not in named:
-                search.searched.unread.append((self._repository.place / name, "no snapshot names it"))
-        return tuple(search.below(self._contents(views)))
+        repository, request = self._repository, self.request
+        named, done, report = NamedObjects(), set[bytes](), SearchReport()
+        ids, traces = repository.ids(), list[Trace]()
+        for identity in ids:
+            view = self._shown(repository.read(identity))
+            named.take(view.snapshot)
+            done |= {
+                _content_key(*key, extents[:end])
+                for *key, extents, _ in self._contents(view)
+                for end in range(1, len(extents))
+            }
+        for identity in ids:
+            view = self._shown(repository.read(identity))
+            search = CopySearch(
+                snapshot_files(repository.fs, view), request.selection, request.erasure, self._remembered
+            )
+            report.needles, search.searched = search.searched.needles, report
+            paths = []
+            for *key, extents, path in self._contents(view):
+                content = _content_key(*key, extents)
+                if content not in done:
+                    done.add(content)
+                    paths.append(path)
+            traces += search.below(paths)
+        for name, _ in repository.objects():
+            if name not in named.objects:
+                report.unread.append((repository.place / name, "no snapshot names it"))
+        self._searched = report
+        return tuple(traces)
 
-    def _contents(self, views: Sequence[ShownSnapshot]) -> list[Path]:
-        """Returns a path for each content of a file that is not the beginning of another one."""
-        paths: dict[tuple[str, str, Extents], Path] = {}
-        for view in views:
-            for directory, place in zip(view.snapshot.directories, view.log_directories, strict=True):
-                paths |= {("", file.name, file.extents): place / file.name for file in directory.files}
-                for partition in directory.partitions:
-                    if self._topics and partition.topic_partition.topic not in self._topics:
-                        continue
-                    where = place / partition.name
-                    paths |= {(partition.name, file.name, file.extents): where / file.name for file in partition.files}
-        beginnings = {(*key[:2], key[2][:end]) for key in paths for end in range(1, len(key[2]))}
-        return [path for key, path in paths.items() if key not in beginnings]
+    def _contents(self, view: ShownSnapshot) -> Iterator[tuple[str, str, Extents, Path]]:
+        """Yields each file that is to be searched: its partition ("" for none), name, extents and path."""
+        for directory, place in zip(view.snapshot.directories, view.log_directories, strict=True):
+            for file in directory.files:
+                yield "", file.name, file.extents, place / file.name
+            for partition in directory.partitions:
+                if self._topics and partition.topic_partition.topic not in self._topics:
+                    continue
+                for file in partition.files:
+                    yield partition.name, file.name, file.extents, place / partition.name / file.name
 
     def report(self, traces: tuple[Trace, ...] | None = None) -> RedactionReport:
         """Returns what was done; `traces` are those of `prove`, None without it."""
@@ -403,14 +349,6 @@ class BackupRedaction:
         return replace(report, elsewhere=self.request.elsewhere, searched=searched, traces=traces or ())
 
 
-def _shifted(data: bytes, sizes: dict[int, tuple[int, int]]) -> bytes:
-    """Returns an offset index whose entries point to where batches are after some have got other sizes (old, new)."""
-    width = layout.OFFSET_INDEX_ENTRY.itemsize
-    whole = len(data) // width * width
-    entries = np.frombuffer(data[:whole], layout.OFFSET_INDEX_ENTRY).copy()
-    positions = np.array(sorted(sizes), dtype=np.int64)
-    before, after = (np.array([sizes[at][i] for at in positions.tolist()], dtype=np.int64) for i in (0, 1))
-    shifts = np.concatenate(([0], np.cumsum(after - before)))
-    old = entries["position"].view(">u4").astype(np.int64)
-    entries["position"] = old + shifts[np.searchsorted(positions + before, old, side="right")]
-    return entries.tobytes() + data[whole:]
+def _content_key(partition: str, name: str, extents: Extents) -> bytes:
+    """Returns a digest of a file's content; of one that is the beginning of another one's, it is asked for, too."""
+    return hashlib.sha256(repr((partition, name, extents)).encode()).digest()

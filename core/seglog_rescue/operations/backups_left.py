@@ -38,6 +38,7 @@ def snapshots_holding(
     """
     snapshots = Snapshots(fs, repository)
     snapshots.require()
+    snapshots = snapshots.pinned()
     known: dict[tuple[str, _Logs], int | None] = {}
     for identity in snapshots.ids():
         shown = shown_snapshot(fs, repository.with_name(f"{repository.name}{SNAPSHOT_MARK}{identity}"))

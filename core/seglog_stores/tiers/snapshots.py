@@ -9,9 +9,10 @@ their own checksums; digests are compared by `seglog backup verify` and by a res
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
@@ -19,6 +20,7 @@ from seglog.format.manifest_fields import json_fields
 from seglog.format.snapshot_manifest import (
     FORMAT,
     MARKER,
+    REDACTIONS,
     SNAPSHOT_BYTES_LIMIT,
     SNAPSHOT_SUFFIX,
     SNAPSHOTS,
@@ -26,6 +28,8 @@ from seglog.format.snapshot_manifest import (
     Snapshot,
     StoredFile,
     directory_names,
+    is_folder_of_manifests,
+    last_committed,
     parse_snapshot,
     snapshot_id_of,
 )
@@ -44,10 +48,37 @@ _DIRECTORY_MODE = 0o40755
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """The snapshots of the repository at `place`. All methods raise OSError."""
+    """The snapshots of the repository at `place`. All methods raise OSError.
+
+    `folder` is where the manifests are; None: where they are now (`listed`). An erasure makes all of them anew in
+    another folder, and one mark, made at once, says that this one counts from then on. Whoever was stopped meanwhile
+    writes where nobody looks any more.
+    """
 
     fs: FileSystem
     place: Path
+    folder: str | None = None
+
+    def listed(self) -> str:
+        """Returns the folder of the manifests that count. Raises CorruptTierError."""
+        if self.folder is not None:
+            return self.folder
+        try:
+            mark = last_committed(self.fs.list(self.place / REDACTIONS))
+        except FileNotFoundError:
+            return SNAPSHOTS
+        if mark is None:
+            return SNAPSHOTS
+        path = self.place / REDACTIONS / mark
+        fields = json_fields(self.fs.read_bytes(path, _MARKER_LIMIT), path)
+        folder = fields.text("snapshots")
+        if not is_folder_of_manifests(folder):
+            raise fields.wrong("snapshots", f"{folder[:60]!r} is not a folder of manifests")
+        return folder
+
+    def pinned(self) -> Self:
+        """Returns these snapshots as they are now, also after an erasure."""
+        return replace(self, folder=replace(self, folder=None).listed())
 
     def require(self) -> None:
         """Raises NotALogError if there is no repository, CorruptTierError if its marker is not one of this version."""
@@ -61,10 +92,10 @@ class Snapshots:
         if fields.integer("version") != VERSION:
             raise fields.wrong("version", f"{fields.integer('version')} is not {VERSION}: a newer seglog wrote it")
 
-    def ids(self, folder: str = SNAPSHOTS) -> list[str]:
+    def ids(self, folder: str | None = None) -> list[str]:
         """Returns the ids of the snapshots, the oldest first."""
         try:
-            names = self.fs.list(self.place / folder)
+            names = self.fs.list(self.place / (folder or self.listed()))
         except FileNotFoundError:
             return []
         return sorted(
@@ -89,7 +120,7 @@ class Snapshots:
             raise RefusedError(f"{self.place} has {what} whose id begins with {text!r}; seglog backup list shows them")
         return matching[0]
 
-    def read(self, identity: str, folder: str = SNAPSHOTS) -> Snapshot:
+    def read(self, identity: str, folder: str | None = None) -> Snapshot:
         """Reads a snapshot's manifest. Raises CorruptTierError, FileNotFoundError."""
         path = self.manifest_path(identity, folder)
         try:
@@ -100,9 +131,9 @@ class Snapshots:
             raise unreadable(path, error) from error
         return parse_snapshot(data, path, identity)
 
-    def manifest_path(self, identity: str, folder: str = SNAPSHOTS) -> Path:
+    def manifest_path(self, identity: str, folder: str | None = None) -> Path:
         """Returns the path of a snapshot's manifest."""
-        return self.place / folder / f"{identity}{SNAPSHOT_SUFFIX}"
+        return self.place / (folder or self.listed()) / f"{identity}{SNAPSHOT_SUFFIX}"
 
 
 def unreadable(path: Path, error: OSError) -> CorruptTierError:
@@ -195,6 +226,7 @@ def shown_snapshot(fs: FileSystem, root: Path) -> ShownSnapshot:
     repository, name = place_and_name(root)
     snapshots = Snapshots(fs, repository)
     snapshots.require()
+    snapshots = snapshots.pinned()
     identity = snapshots.named(name)
     snapshot = snapshots.read(identity)
     status = fs.status(snapshots.manifest_path(identity))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.errors import RefusedError, UnsupportedError
+from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
 from seglog.format.compression import compress
-from seglog.format.snapshot_manifest import StoredPartition
+from seglog.format.snapshot_manifest import Snapshot, StoredPartition
 from seglog.locations import parse_location
 from seglog.model import Compression, TopicPartition
 from seglog.operations.redact import RedactionRequest
@@ -26,7 +26,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog_rescue.backup.erasures import known_erasures
-from seglog_rescue.backup.moving import with_files
+from seglog_rescue.backup.moving import ExtentMover, moved_snapshot, with_files
 from seglog_rescue.backup.pruning import KeepRules, prune
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
@@ -325,6 +325,68 @@ def test_a_run_that_is_overtaken_while_it_writes_its_manifest_takes_it_back(
     require_whole(repository)
 
 
+def test_a_run_that_is_stopped_for_a_whole_erasure_and_killed_before_it_looks_again_lists_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, place = logs_in(tmp_path / "logs"), tmp_path / "backup"
+    run(logs, place)
+    repository, write_manifest = repository_at(place), Repository.write
+
+    def late(self: Repository, *given: object) -> int:
+        monkeypatch.setattr(Repository, "write", write_manifest)
+        redacted(repository)
+        self.write(*given)
+        raise Killed
+
+    monkeypatch.setattr(Repository, "write", late)
+    with pytest.raises(Killed):
+        run(logs, place, 1000)
+    assert len(repository.ids()) == 1 and len(list((place / "snapshots").iterdir())) == 1
+    require_whole(repository)
+    assert objects_with(repository, SECRET) == []
+    run(logs, place, 2000)
+    assert len(repository.ids()) == 2
+    require_whole(repository)
+    prune(repository, KeepRules(last=2), NOW + 3000)
+    assert list((place / "snapshots").iterdir()) == []  # what does not count and never will is removed
+    assert len(repository.ids()) == 2
+
+
+def test_a_manifest_that_is_replaced_while_an_erasure_reads_it_is_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prune that was stopped meanwhile puts parts with the records into other packs."""
+    logs, place = logs_in(tmp_path / "logs"), tmp_path / "backup"
+    run(logs, place)
+    grow(logs)
+    run(logs, place, 1000)
+    repository, write_anew = repository_at(place), Repository.replace
+    packs = frozenset(name for name, _ in repository.objects() if name.startswith("packs/"))
+
+    def late(self: Repository, snapshot: Snapshot, folder: str | None = None) -> None:
+        monkeypatch.setattr(Repository, "replace", write_anew)
+        mover, old = ExtentMover(repository, packs), repository.read(repository.ids()[1])
+        moved = moved_snapshot(mover, old)
+        mover.finish()
+        repository.replace(moved)
+        self.replace(snapshot, folder)
+
+    monkeypatch.setattr(Repository, "replace", late)
+    redacted(repository)
+    assert objects_with(repository, SECRET) == [] and len(repository.ids()) == 2
+    require_whole(repository)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"snapshots": "../x"}', '{"snapshots": "snapshots-1"}', "[1]"])
+def test_a_mark_that_names_no_folder_of_manifests_is_refused(tmp_path: Path, text: str) -> None:
+    logs, place = logs_in(tmp_path / "logs"), tmp_path / "backup"
+    run(logs, place)
+    repository = repository_at(place)
+    repository.create("redactions/00000001.committed", text.encode())
+    with pytest.raises(CorruptTierError, match=r"00000001\.committed"):
+        repository.ids()
+
+
 def test_a_run_that_ends_while_an_erasure_begins_is_erased_too(tmp_path: Path) -> None:
     logs, place = logs_in(tmp_path / "logs"), tmp_path / "backup"
     run(logs, place)
@@ -347,7 +409,7 @@ def test_of_two_erasures_one_is_refused_and_of_one_cut_short_the_next_is_told(tm
         with pytest.raises(RefusedError, match="--resume"):
             work()
     redacted(repository, resume=True)
-    assert known_erasures(repository) == {"00000001.begun", "00000001.ended"}
+    assert known_erasures(repository) == {f"00000001.{step}" for step in ("begun", "committed", "ended")}
     assert objects_with(repository, SECRET) == []
     run(logs, place, 1000)
     redacted(repository)

@@ -346,6 +346,6 @@ def test_a_snapshot_in_a_bucket_is_listed_with_few_requests_and_read_by_ranges(
         server.asked.clear()
         fs, (seen,) = see_tiers(fresh, [parse_location("s3://bkt/backup#latest")])
         listed = [fs.entries(each.path) for each in list_log_directory(fs, seen).live]
-        assert len(listed) == 4 and len(server.asked) <= 8
+        assert len(listed) == 4 and len(server.asked) <= 9
         assert shown_below(fs, seen) == contents_below(logs)
         assert run("verify", "s3://bkt/backup#latest/large-0").exit_code == 0

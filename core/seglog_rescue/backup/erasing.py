@@ -1,0 +1,138 @@
+"""Makes manifests without what is erased: parts of logs are others then, and the indexes that point into them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.filenames import FileKind
+from seglog.format.snapshot_manifest import Snapshot, StoredFile, StoredPartition
+from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
+from seglog.redaction.finding import TouchedSegment
+from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, tail_of_extents, with_files
+
+_NOT_THE_SOURCES = 1 << 63  # of an inode: the next run does not take a rewritten file for the one at the source
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of a log, from batch to batch: its extents, what is to be rewritten in it, and what it then is. `segment`
+    reads it, None if nothing is rewritten.
+    """
+
+    topic_partition: TopicPartition
+    folder: str
+    segment: LogSegment | None
+    start: int
+    extents: Extents
+    touched: TouchedSegment
+    already: int
+    new: Extents | None = None
+    sizes: dict[int, int] = field(default_factory=dict)  # of rewritten batches, by position
+
+    @property
+    def size(self) -> int:
+        """Its bytes, before."""
+        return sum(extent.size for extent in self.extents)
+
+
+TouchedLogs = Mapping[tuple[TopicPartition, str, Extents], Sequence[Part]]
+
+
+@dataclass(slots=True)
+class ManifestChange:
+    """What becomes of manifests: parts of the touched `logs` are others, and what lies in objects that go is moved."""
+
+    mover: ExtentMover
+    logs: TouchedLogs
+    without_indexes: bool  # of touched logs
+    _indexes: dict[tuple[Extents, Extents], Extents] = field(default_factory=dict)
+    _tails: dict[Extents, int] = field(default_factory=dict)  # of files that became others
+
+    def of(self, snapshot: Snapshot) -> Snapshot:
+        """Returns the snapshot as it becomes; what it then names is stored, and was read back. Raises CorruptTierError,
+        OSError.
+        """
+        changed: set[Extents] = set()
+        moved = with_files(
+            snapshot, lambda partition: self._partition(partition, changed), partial(moved_file, self.mover, "")
+        )
+        self.mover.finish()
+        for extents in changed - self._tails.keys():
+            self._tails[extents] = tail_of_extents(self.mover.repository, extents)
+
+        def with_tail(file: StoredFile) -> StoredFile:
+            return replace(file, tail=self._tails[file.extents]) if file.extents in changed else file
+
+        def with_tails(partition: StoredPartition) -> StoredPartition:
+            return replace(partition, files=tuple(map(with_tail, partition.files)))
+
+        return with_files(moved, with_tails, with_tail) if changed else moved
+
+    def _partition(self, partition: StoredPartition, changed: set[Extents]) -> StoredPartition:
+        folder = folder_of(partition)
+        logs: dict[str, Sequence[Part]] = {}
+        of_index: dict[str, tuple[Extents, dict[int, tuple[int, int]]]] = {}  # by name: its log, changed sizes in it
+        for file in partition.files:
+            parts = self.logs.get((partition.topic_partition, file.name, file.extents))
+            if parts is None:
+                continue
+            logs[file.name] = parts
+            sizes = {
+                batch.position: (batch.size, part.sizes[batch.position])
+                for part in parts
+                for batch in part.touched.batches
+            }
+            offsets, times = (
+                file.name.replace(FileKind.LOG.value, kind.value, 1)
+                for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+            )
+            of_index[offsets], of_index[times] = (file.extents, sizes), (file.extents, {})  # times have no positions
+        files: list[StoredFile] = []
+        for file in partition.files:
+            extents: Extents = ()
+            if file.name in logs:
+                for part in logs[file.name]:
+                    extents += part.new if part.new is not None else self.mover.moved(file.name, folder, part.extents)
+            elif file.name in of_index:
+                if self.without_indexes:
+                    continue  # a broker builds it again: its times and batches may be gone
+                log, sizes = of_index[file.name]
+                extents = self._index(file, log, sizes, folder)
+            else:
+                files.append(moved_file(self.mover, folder, file))
+                continue
+            changed.add(extents)
+            files.append(replace(file, inode=file.inode | _NOT_THE_SOURCES, extents=extents))
+        if not logs:
+            return replace(partition, files=tuple(files))
+        seen = hashlib.sha256(f"redacted {partition.seen}".encode()).hexdigest()[:32]
+        return replace(partition, seen=seen, files=tuple(files))
+
+    def _index(self, file: StoredFile, log: Extents, sizes: dict[int, tuple[int, int]], folder: str) -> Extents:
+        """Returns an index with the positions that its batches have now."""
+        if all(before == after for before, after in sizes.values()):
+            return self.mover.moved(file.name, folder, file.extents)
+        if (file.extents, log) not in self._indexes:
+            stored = b"".join(piece for extent in file.extents for piece in self.mover.repository.extent_pieces(extent))
+            self._indexes[file.extents, log] = self.mover.stored(file.name, folder, (_shifted(stored, sizes),))
+        return self._indexes[file.extents, log]
+
+
+def _shifted(data: bytes, sizes: dict[int, tuple[int, int]]) -> bytes:
+    """Returns an offset index whose entries point to where batches are after some have got other sizes (old, new)."""
+    width = layout.OFFSET_INDEX_ENTRY.itemsize
+    whole = len(data) // width * width
+    entries = np.frombuffer(data[:whole], layout.OFFSET_INDEX_ENTRY).copy()
+    positions = np.array(sorted(sizes), dtype=np.int64)
+    before, after = (np.array([sizes[at][i] for at in positions.tolist()], dtype=np.int64) for i in (0, 1))
+    shifts = np.concatenate(([0], np.cumsum(after - before)))
+    old = entries["position"].view(">u4").astype(np.int64)
+    entries["position"] = old + shifts[np.searchsorted(positions + before, old, side="right")]
+    return entries.tobytes() + data[whole:]
