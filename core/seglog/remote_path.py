@@ -85,8 +85,14 @@ def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
 
 
 def why_absent(path: Path, usual: str) -> str:
-    """Returns the reason why a path is missing: `usual`, or for a web server, why it shows no directories."""
+    """Returns the reason why a path is missing: `usual`, or for a web server, why it shows no directories. For what may
+    mean a snapshot of a backup, it says how to get directories of it: commands that read show them in place.
+    """
     if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
         without = "a web server without listings (WebDAV) shows no directories"
         return f"nothing is seen there; {without}: verify, dump, export and salvage take a single file"
+    from seglog.format.tier_names import SNAPSHOT_MARK
+
+    if SNAPSHOT_MARK in str(path):
+        return f"{usual}; if it is a snapshot of a backup, make directories of it with `seglog backup restore` first"
     return usual

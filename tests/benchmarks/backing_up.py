@@ -1,11 +1,14 @@
-"""What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, and after growth by 1 %.
+"""What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, and after growth by 1 %; and
+how much memory its commands take when a repository has many snapshots of many partitions.
 
-    python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--turns 3] [--restic /usr/bin/restic]
+    python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--snapshots 60] [--turns 3]
+        [--restic /usr/bin/restic]
 
 CPU seconds are the user and system time of a process, the least of all turns, in which the commands take turns. The
 first run stores one partition of closed segments of 64 MiB; `cp -r` and `seglog verify --level crc` do the same work
 apart, and restic (Debian has it) does it into a repository of its own. With nothing new, `seglog ls` lists the same
-partitions. MiB is the largest resident size. Every repository is below TMPDIR, beside what it stores.
+partitions. MiB is the largest resident size. Of the many snapshots, the first is a run's; in each other one, 1 % of the
+partitions have grown. Every repository is below TMPDIR, beside what it stores.
 """
 
 from __future__ import annotations
@@ -17,12 +20,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog.model import Record
+from seglog.storage.routing import machine_files
+from seglog_rescue.backup.repository import Repository, snapshot_id
+from seglog_rescue.backup.sending import Sender
+from seglog_stores.tiers.snapshots import source_of
 from tests.benchmarks.many_partitions import cost, directory_of, require_compiled
+from tests.support.log_files import batch
 from tests.support.open_logs import START_MS, opened_log
 
 SEGMENT_BYTES = 64 << 20
@@ -115,11 +124,49 @@ def nothing_new(root: Path, count: int, turns: int) -> None:
     row("nothing new / ls", own / listing, 1.5, f"{own:.2f} s; ls {listing:.2f} s; {size} MiB; {count} partitions")
 
 
+def add_snapshots(repository: Repository, count: int) -> None:
+    """Adds snapshots to a repository with one; in each, every hundredth partition's last log has an extent more."""
+    snapshot = repository.read(repository.ids()[0])
+    for number in range(1, count):
+        sender = Sender(repository, set())
+        (directory,) = snapshot.directories
+        partitions = list(directory.partitions)
+        for i in range(number % 100, len(partitions), 100):
+            *files, last = sorted(partitions[i].files, key=lambda file: file.name.endswith(".log"))
+            grown = replace(last, extents=(*last.extents, sender.packed(batch(1000 + number))))
+            partitions[i] = replace(partitions[i], files=(*files, grown))
+        sender.flush()
+        ended = START_MS + 3_600_000 * number
+        identity = snapshot_id(ended, source_of(snapshot.id))
+        directories = (replace(directory, partitions=tuple(partitions)),)
+        snapshot = replace(snapshot, id=identity, started_ms=ended, ended_ms=ended, directories=directories)
+        repository.write(snapshot)
+
+
+def many_snapshots(root: Path, partitions: int, count: int) -> None:
+    """The largest resident size of each command on a repository of many snapshots of many partitions."""
+    place, state = root / "backup", root / "state"
+    add_snapshots(Repository(machine_files(), place), count)
+    lines: dict[str, Sequence[str | Path]] = {
+        "backup, nothing new": ["--to", place, root / "many"],
+        "backup list": ["list", place],
+        "backup verify --sample 1%": ["verify", "--sample", "1%", place],
+        "backup prune": ["prune", "--keep-last", str(count - 1), place],
+        "backup redact": ["redact", "--key", "nobody", "--yes", place],
+    }
+    for name, arguments in lines.items():
+        used, size = cost([*SEGLOG, "backup", *arguments], state)
+        row(f"MiB: {name}", size, MEMORY_GOAL, f"{used:.2f} s; {count} snapshots of {partitions} partitions")
+    used, size = cost([*SEGLOG, "fetch", f"{place}#latest/t-0", "-o", root / "fetched"], state)
+    row("MiB: fetch of a partition", size, MEMORY_GOAL, f"{used:.2f} s")
+
+
 def main() -> None:
     """Prints a row for each measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--snapshots", type=int, default=60)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--restic", default=shutil.which("restic"))
     given = parser.parse_args()
@@ -128,6 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="backing-up-") as root:
         first_run(Path(root), given.mib, given.turns, given.restic)
         nothing_new(Path(root), given.partitions, given.turns)
+        many_snapshots(Path(root), given.partitions, given.snapshots)
 
 
 if __name__ == "__main__":

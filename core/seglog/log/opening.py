@@ -18,6 +18,7 @@ from seglog.format.filenames import parse_topic_partition
 from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
 from seglog.log.loader import plan_recovery, refuse_losses
 from seglog.log.log import Log
+from seglog.remote_path import why_absent
 from seglog.scan.listing import list_partition, require_partition, require_room_for_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -63,7 +64,7 @@ def open_directory_of(
     elif create:
         require_room_for_partition(fs, directory)
     else:
-        raise NotALogError(directory, "no such directory")
+        raise NotALogError(directory, why_absent(directory, "no such directory"))
     return LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
+from seglog.doors import door
 from seglog.errors import ConfigError, NotALogError
+from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
 
@@ -39,9 +41,14 @@ def matching_paths(fs: FileSystem, text: str) -> list[Path]:
 
 
 def expand(fs: FileSystem, path: Path) -> list[Path]:
-    """Expands `*`, `?` and `[…]`; lists each directory once. Raises NotALogError if nothing matches."""
+    """Expands `*`, `?` and `[…]`, in a snapshot of a backup too; lists each directory once. Raises NotALogError if
+    nothing matches.
+    """
     if not _GLOB & set(str(path)) or fs.status(path) is not None:
         return [path]
+    shown = door("snapshot")(fs, path) if SNAPSHOT_MARK in str(path) else None
+    if shown is not None:
+        fs, path = shown
     above = next(one for one in path.parents if not _GLOB & set(str(one)))
     found = [above]
     for part in path.parts[len(above.parts) :]:

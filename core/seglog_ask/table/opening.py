@@ -10,14 +10,11 @@ from pathlib import Path
 from seglog.locations import parse_location
 from seglog.model import Isolation
 from seglog.scan.listing import topic_partitions
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.discovery import find_partitions
 from seglog_ask.table.options import OnCorrupt, parse_read_options
 from seglog_ask.table.source import Source
-from seglog_stores.tiers.recognition import snapshot_around
-from seglog_stores.tiers.snapshots import shown_snapshot
-from seglog_stores.tiers.view import snapshot_files
+from seglog_stores.tiers.asked import shown_around
 
 
 def open_source(
@@ -54,8 +51,5 @@ def open_source(
 
 def _spelled_out(fs: FileSystem, path: Path) -> list[Path]:
     """Returns the partition directories of LOGDIR/TOPIC, in a snapshot of a backup too, else the path itself."""
-    path = parse_location(path)
-    snapshot = snapshot_around(fs, path)
-    if snapshot is not None:
-        fs, path = snapshot_files(fs, shown_snapshot(fs, snapshot)), links.resolve(path)
+    fs, path = shown_around(fs, parse_location(path)) or (fs, parse_location(path))
     return [target.path for target in topic_partitions(fs, path)] or [path]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog_stores.tiers.recognition import recognise
+from seglog_stores.tiers.recognition import recognise, snapshot_around
 
 if TYPE_CHECKING:
     from seglog.format.tier_keys import PrivateKey
@@ -27,6 +28,19 @@ def shown_tiers(
     from seglog_stores.tiers.view import show_tiers  # imports everything that reads a tier
 
     return show_tiers(fs, recognised, options(), on_remark)
+
+
+def shown_around(fs: FileSystem, path: Path) -> tuple[FileSystem, Path] | None:
+    """Returns a file system that shows the snapshot of a backup in which a path is, and the path there; None if it is
+    in none. Raises RefusedError if the repository has no such snapshot, CorruptTierError, OSError.
+    """
+    snapshot = snapshot_around(fs, path)
+    if snapshot is None:
+        return None
+    from seglog_stores.tiers.snapshots import shown_snapshot
+    from seglog_stores.tiers.view import snapshot_files
+
+    return snapshot_files(fs, shown_snapshot(fs, snapshot)), links.resolve(path)
 
 
 def tier_options(
