@@ -16,6 +16,7 @@ from seglog.errors import ConfigError
 
 OBJECT_STORES = ("s3", "gs", "az")
 WEB_SERVERS = ("http", "https")
+SNAPSHOT_MARK = "#"  # of a path that names a snapshot of a backup: REPOSITORY#SNAPSHOT
 SCHEMES = (*OBJECT_STORES, *WEB_SERVERS)
 COPY_ON_A_DISK = "COPY-ON-A-DISK"  # stands in a command for a log directory whose URL it does not take
 _STARTS = tuple(f"{scheme}://" for scheme in SCHEMES)
@@ -91,8 +92,6 @@ def why_absent(path: Path, usual: str) -> str:
     if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
         without = "a web server without listings (WebDAV) shows no directories"
         return f"nothing is seen there; {without}: verify, dump, export and salvage take a single file"
-    from seglog.format.tier_names import SNAPSHOT_MARK
-
     if SNAPSHOT_MARK in str(path):
         return f"{usual}; if it is a snapshot of a backup, make directories of it with `seglog backup restore` first"
     return usual

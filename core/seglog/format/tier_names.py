@@ -21,7 +21,6 @@ from seglog.model import TopicPartition
 
 LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 WATERMARK = "offset.wm"
-SNAPSHOT_MARK = "#"  # of a path that names a snapshot of a backup: REPOSITORY#SNAPSHOT
 COMMITTED = "_seglog"  # holds seglog's own manifests; Hadoop and Spark ignore names that begin with `_`
 
 _ID = "[A-Za-z0-9_-]{22}"

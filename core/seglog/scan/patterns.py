@@ -14,8 +14,8 @@ from pathlib import Path
 
 from seglog.doors import door
 from seglog.errors import ConfigError, NotALogError
-from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.locations import parse_location
+from seglog.remote_path import SNAPSHOT_MARK
 from seglog.storage.filesystem import FileSystem
 
 _GLOB = frozenset("*?[")

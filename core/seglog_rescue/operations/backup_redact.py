@@ -27,7 +27,6 @@ from seglog.errors import CorruptionError, CorruptRecordError, RefusedError, Seg
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileName, parse_file_name
 from seglog.format.snapshot_manifest import SNAPSHOTS, Snapshot, StoredFile
-from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.operations.redact import RedactionReport, RedactionRequest, is_kafkas_own, made_report
@@ -35,6 +34,7 @@ from seglog.progress import BytesRead
 from seglog.redaction.applying import RewrittenFile, RewrittenSegment
 from seglog.redaction.finding import FoundRecords, find_in_segment
 from seglog.redaction.searching import CopySearch, Remembered, SearchReport, Trace
+from seglog.remote_path import SNAPSHOT_MARK
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog_rescue.backup.erasing import ManifestChange, Part

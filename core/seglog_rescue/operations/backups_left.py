@@ -8,12 +8,12 @@ from pathlib import Path
 from seglog.errors import CorruptionError
 from seglog.escaping import command_line
 from seglog.format.snapshot_manifest import Extent
-from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.model import TopicPartition
 from seglog.operations.redact import Elsewhere
 from seglog.redaction.finding import SearchOrder, find_records
 from seglog.redaction.rewriting import Erasure
 from seglog.redaction.selection import RecordsToErase
+from seglog.remote_path import SNAPSHOT_MARK
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text

@@ -15,8 +15,8 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.configuration.settings import identity_of
 from seglog.errors import NotALogError, RefusedError
-from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.progress import BytesRead
+from seglog.remote_path import SNAPSHOT_MARK
 from seglog.repairs.undo.beside import NewFile, new_directory
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links

@@ -16,7 +16,6 @@ from seglog.format import filenames
 from seglog.format.tier_names import (
     COMMITTED,
     LOCAL_TIERED_STORAGE,
-    SNAPSHOT_MARK,
     WATERMARK,
     ObjectKind,
     is_place_name,
@@ -26,7 +25,7 @@ from seglog.format.tier_names import (
     parse_tiered_topic,
 )
 from seglog.model import TopicPartition
-from seglog.remote_path import WEB_SERVERS, RemotePath
+from seglog.remote_path import SNAPSHOT_MARK, WEB_SERVERS, RemotePath
 from seglog.scan.listing import listed
 from seglog.storage import links
 from seglog.storage.filesystem import FileStatus, FileSystem

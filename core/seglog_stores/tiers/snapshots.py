@@ -33,9 +33,8 @@ from seglog.format.snapshot_manifest import (
     parse_snapshot,
     snapshot_id_of,
 )
-from seglog.format.tier_names import SNAPSHOT_MARK
 from seglog.model import TopicPartition
-from seglog.remote_path import RemotePath
+from seglog.remote_path import SNAPSHOT_MARK, RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog_stores.tiers.contents import Extents, MadeFile, Part, Stored
