@@ -268,6 +268,7 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
         if session.as_json:
             session.console.json(_snapshot_fields(snapshot))
         rows.append(_row(snapshot))
+        del snapshot  # before the next one is read: they are large
     code = ExitCode.FOUND if damaged else ExitCode.DONE
     if session.as_json:
         counts = {"snapshots": len(rows), "damaged": damaged}

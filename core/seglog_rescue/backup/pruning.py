@@ -106,6 +106,7 @@ def prune(
         snapshot = repository.read(identity)
         if identity in stay or grace_ms:
             named.take(snapshot)
+        del snapshot  # before the next one is read
     aside = {identity: _set_aside_ms(repository, identity) for identity in repository.ids(PRUNED)}
     waiting = {identity for identity, moment in aside.items() if moment > now_ms - grace_ms}
     fixed = {name for identity in waiting & stay for name in named.packs[identity]}  # of manifests that are listed

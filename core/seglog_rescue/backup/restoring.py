@@ -122,6 +122,7 @@ def verify_snapshots(
             continue  # pruned meanwhile
         for extent in {extent for file in snapshot.all_files() for extent in file.extents}:
             named.setdefault(extent, []).append(identity)
+        del snapshot  # before the next one is read: they are large
     last: Extent | None = None  # that was read
     for extent in sorted(named, key=lambda each: (each.object, each.position)):
         if share < 1 and chance.random() >= share:

@@ -255,6 +255,7 @@ class BackupRedaction:
                 source.copy(identity, target)
             else:
                 target.replace(anew)
+            del snapshot, anew  # before the next one is read
         return made
 
     def _missing(self, ids: Sequence[str]) -> list[str]:
@@ -307,11 +308,9 @@ class BackupRedaction:
         for identity in ids:
             view = self._shown(repository.read(identity))
             named.take(view.snapshot)
-            done |= {
-                _content_key(*key, extents[:end])
-                for *key, extents, _ in self._contents(view)
-                for end in range(1, len(extents))
-            }
+            for partition, name, extents, _ in self._contents(view):
+                done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
+            del view  # before the next one is read
         for identity in ids:
             view = self._shown(repository.read(identity))
             search = CopySearch(
@@ -319,12 +318,13 @@ class BackupRedaction:
             )
             report.needles, search.searched = search.searched.needles, report
             paths = []
-            for *key, extents, path in self._contents(view):
-                content = _content_key(*key, extents)
+            for partition, name, extents, path in self._contents(view):
+                content = _content_key(partition, name, extents)
                 if content not in done:
                     done.add(content)
                     paths.append(path)
             traces += search.below(paths)
+            del view, search
         for name, _ in repository.objects():
             if name not in named.objects:
                 report.unread.append((repository.place / name, "no snapshot names it"))
