@@ -38,7 +38,6 @@ READING = (
     ("sql", "select topic, count(*) from records group by topic order by topic", "{logs}/orders-*"),
     ("latest", "{logs}/customers-0"),
     ("export", "{logs}/orders-gzip-0", "--format", "jsonl", "-o", "-"),
-    ("where", "{logs}/orders-gzip-0", "--offset", "3"),
 )
 
 

@@ -79,3 +79,11 @@ def test_verify_goes_on_after_what_a_disk_cannot_read(tmp_path: Path, top: str) 
     done = verify_snapshots(repository, repositories.ids, 1, random.Random(1), lambda _size: None)
     assert done.problems and all(error.path == path for error, _ in done.problems)
     assert done.extents > len(done.problems)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"snapshots": "../x"}', '{"snapshots": "snapshots-1"}', "[1]"])
+def test_a_mark_that_names_no_folder_of_manifests_is_refused(tmp_path: Path, text: str) -> None:
+    repository = Repositories(tmp_path).repository
+    repository.create("redactions/00000001.committed", text.encode())
+    with pytest.raises(CorruptTierError, match=r"00000001\.committed"):
+        repository.ids()
