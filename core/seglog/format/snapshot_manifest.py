@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -247,29 +248,40 @@ def _file_fields(file: StoredFile) -> dict[str, Any]:
 
 def parse_snapshot(data: bytes, path: Path | str, identity: str) -> Snapshot:
     """Parses the manifest of the snapshot `identity`; `path` is used only in messages. Raises `CorruptTierError`."""
-    body, last = _body_and_end(data, path)
-    lines = body.splitlines()
-    if last.integer("lines") != len(lines) or last.text("sha256") != hashlib.sha256(body).hexdigest():
+    end, last = _body_and_end(data, path)
+    is_whole = last.text("sha256") == hashlib.sha256(memoryview(data)[:end]).hexdigest()
+    if not is_whole or last.integer("lines") != data.count(b"\n", 0, end):
         raise last.wrong("sha256", "the manifest's lines are not those that were written")
-    head = _typed(lines[0] if lines else b"{}", path, 1)
+    head = _typed(next(_lines(data, end), b"{}"), path, 1)
     if head.text("type") != "snapshot" or head.text("format") != FORMAT:
         raise head.wrong("format", "the first line is not that of a snapshot")
     if head.integer("version") != VERSION:
         raise head.wrong("version", f"{head.integer('version')} is not {VERSION}: a newer seglog wrote it")
-    directories = tuple(_directories((_typed(line, path, i) for i, line in enumerate(lines[1:], 2))))
+    lines = enumerate(islice(_lines(data, end), 1, None), 2)  # one at a time: a manifest is large
+    directories = tuple(_directories(_typed(line, path, i) for i, line in lines))
     started, ended = head.integer("startedMs"), head.integer("endedMs")
     leaders = False if head.is_null("leaders") else head.boolean("leaders")
     return Snapshot(identity, started, ended, head.boolean("uncommitted"), leaders, directories)
 
 
-def _body_and_end(data: bytes, path: Path | str) -> tuple[bytes, JsonFields]:
+def _body_and_end(data: bytes, path: Path | str) -> tuple[int, JsonFields]:
+    """Returns where the last line begins, and its fields."""
     start = data.rfind(b"\n", 0, -1) + 1
     end = _typed(data[start:], path, data.count(b"\n"))
     if not data.endswith(b"\n") or end.is_null("type") or end.text("type") != "end":
         raise end.wrong("type", "the last line is missing: the manifest was cut")
     if _SHA256.fullmatch(end.text("sha256")) is None:
         raise end.wrong("sha256", "it is not a digest")
-    return data[:start], end
+    return start, end
+
+
+def _lines(data: bytes, end: int) -> Iterator[bytes]:
+    """Yields the lines before a position."""
+    start = 0
+    while start < end:
+        until = data.index(b"\n", start) + 1
+        yield data[start:until]
+        start = until
 
 
 def _typed(line: bytes, path: Path | str, number: int) -> JsonFields:

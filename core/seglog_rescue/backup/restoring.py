@@ -120,8 +120,11 @@ def verify_snapshots(
         except FileNotFoundError:
             done.snapshots -= 1
             continue  # pruned meanwhile
-        for extent in {extent for file in snapshot.all_files() for extent in file.extents}:
-            named.setdefault(extent, []).append(identity)
+        for file in snapshot.all_files():
+            for extent in file.extents:
+                holders = named.setdefault(extent, [])
+                if not holders or holders[-1] != identity:
+                    holders.append(identity)
         del snapshot  # before the next one is read: they are large
     last: Extent | None = None  # that was read
     for extent in sorted(named, key=lambda each: (each.object, each.position)):
