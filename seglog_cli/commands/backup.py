@@ -83,6 +83,8 @@ def create(
     The files are stored byte for byte, with their offsets, indexes, producer snapshots, leader epochs, checkpoints and
     metadata. The next run sends only what is new: what a log grew by, and segments that a compaction has rewritten.
     Give all log directories of a broker to one run. Several brokers may write into one repository at the same time.
+    Back up controllers after the brokers: a restored cluster sets partitions aside whose topics its controllers do not
+    know.
 
     A log is stored up to its high watermark, and each batch's checksum is compared. Damage is stored as it is and
     reported. Beside a running broker, a run waits up to twice for a checkpoint of the high watermarks, which brokers

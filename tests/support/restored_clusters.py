@@ -3,9 +3,10 @@
     python -m tests.support.restored_clusters [--first 1] [--count 1] [--release 4.4.0]
 
 The cluster has a controller and three brokers; topics and clients are those of `busy_broker`, beside them Kafka's own
-transactional producer and a member of a share group. Of each seed all hosts are backed up into one repository twice:
-at the same time, and one after the other. Then DEAD_CLUSTER.md is followed, situation 2: the brokers start on what was
-restored at each of these times, by the lines of `seglog replicas`. What must hold then:
+transactional producer and a member of a share group. Of each seed the brokers are backed up into one repository twice,
+at the same time and one after the other, each time the controller after them. Then DEAD_CLUSTER.md is followed,
+situation 2: the brokers start on what was restored at each of these times, by the lines of `seglog replicas`. What must
+hold then:
 
 - each log is a prefix of what consumers had seen, and has what was acknowledged before the first host's run began;
 - no group is above its logs, and its consumers go on without a reset;
@@ -31,6 +32,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from seglog import open_log
 from seglog.clock import SystemClock
 from seglog.format.checkpoint import parse_meta_properties
 from seglog_rescue.operations.replicas import ReplicasRequest, compare, write_steps
@@ -110,18 +112,18 @@ class LostCluster:
             cluster.kill()
 
     def _back_up(self, *, together: bool) -> None:
-        """A run on each host, in any order."""
-        hosts = random.Random(len(self.told)).sample([[path] for path in self.hosts.values()], len(self.hosts))
-        line = [*COMMAND, "backup", "--to", str(self.repository), "--json"]
-        pipe, running = subprocess.PIPE, []
-        for host in hosts:
-            words = [*line, *map(str, host)]
-            running.append(subprocess.Popen(words, stdout=pipe, stderr=pipe, env=environment(), cwd=ROOT, text=True))
-            if not together:
-                self._require(running.pop())
-                time.sleep(1)
-        for process in running:
-            self._require(process)
+        """A run on each host, the controller's last."""
+        brokers = random.Random(len(self.told)).sample([self.hosts[node] for node in NODES], len(NODES))
+        rounds = [brokers] if together else [[broker] for broker in brokers]
+        for hosts in (*rounds, [self.hosts[CONTROLLER_ID]]):
+            line = [*COMMAND, "backup", "--to", str(self.repository), "--json"]
+            pipe, given = subprocess.PIPE, environment()
+            running = [
+                subprocess.Popen([*line, str(host)], stdout=pipe, stderr=pipe, env=given, cwd=ROOT, text=True)
+                for host in hosts
+            ]
+            for process in running:
+                self._require(process)
 
     def _require(self, process: subprocess.Popen[str]) -> None:
         said, complaint = process.communicate(timeout=LIMIT_S)
@@ -159,13 +161,19 @@ class LostCluster:
         write_steps(FS, report, steps)
         self.story.append(f"{kind}: {len(report.in_question)} in question, started in the order {report.start.order}")
         homes = DirectoriesOfThree(self.dead.kind, self.dead.directory)
+        stable = {place: min(self._stable_offsets(place)) for place in PLACES}
         with Three(homes, self.nodes, settings=SETTINGS, ports=self.dead.ports) as cluster:
             cluster.start_controller()
             yield from self._started(cluster, report, steps)
-            yield from self._as_told(cluster, told)
+            yield from self._as_told(cluster, told, stable)
             yield from self._goes_on(cluster)
         shutil.rmtree(restored, ignore_errors=True)
         shutil.rmtree(steps, ignore_errors=True)
+
+    def _stable_offsets(self, place: Place) -> Iterator[int]:
+        for node in NODES:
+            with open_log(self.hosts[node] / f"{place[0]}-{place[1]}") as log:
+                yield log.last_stable_offset
 
     def _started(self, cluster: Three, report: Any, steps: Path) -> Iterator[str]:
         """Starts the brokers by the printed lines, or all of them if there are none."""
@@ -192,8 +200,8 @@ class LostCluster:
             if node not in cluster.brokers:
                 cluster.start(node)
 
-    def _as_told(self, cluster: Three, told: Told) -> Iterator[str]:
-        """What logs must have."""
+    def _as_told(self, cluster: Three, told: Told, stable: Mapping[Place, int]) -> Iterator[str]:
+        """What logs must have. `stable` is where the first transaction begins that was open in a copy."""
         until(lambda: all_led(cluster), "leaders")
         for place, offset in told.acknowledged.items():
             if end_of(cluster.bootstrap, place, ISOLATIONS[0]) <= offset:
@@ -202,6 +210,8 @@ class LostCluster:
             for place, rows in logs.items():
                 read = {row[0]: row[2:4] for row in rows}
                 bounds = (min(read, default=0), max(read, default=-1) + 1)
+                if isolation == ISOLATIONS[1]:  # a transaction that was open then has been aborted
+                    bounds = (bounds[0], max(min(bounds[1], stable[place]), told.ended.get(place, -1) + 1))
                 for each in self.notes.of_rows(place, isolation, read, *bounds):
                     yield f"{place}, {isolation}: {each}"
 
