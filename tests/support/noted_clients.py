@@ -140,9 +140,12 @@ class Notes:
         known = {at: row for at, row in seen.copy().items() if start <= at < bound}
         if place[0] in COMPACTED:
             latest = {row[0]: (at, row[1]) for at, row in sorted(known.items())}
+            newer = {row[0]: at for at, row in sorted(rows.items())}  # than what lies below `bound`
             may_be_aborted = place[0] in TRANSACTIONAL and isolation == ISOLATIONS[0]
             known = {
-                at: (key, value) for key, (at, value) in latest.items() if value is not None and not may_be_aborted
+                at: (key, value)
+                for key, (at, value) in latest.items()
+                if value is not None and not may_be_aborted and newer.get(key, -1) <= at
             }
         missing = sorted(known.keys() - rows.keys())
         if missing:

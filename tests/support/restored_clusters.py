@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -153,9 +154,10 @@ class LostCluster:
             assert node is not None
             self.hosts[node].parent.mkdir(parents=True, exist_ok=True)
             shutil.move(directory, self.hosts[node])
-        found = json_lines(run("doctor", "--json", *self.hosts.values()))
-        grave = [row["code"] for row in found if row["type"] == "diagnosis" and row["severity"] != "note"]
-        self.story.append(f"{kind}: doctor says {sorted(set(grave))}")
+        for node in NODES:
+            found = json_lines(run("doctor", "--json", self.hosts[node]))
+            grave = [row for row in found if row["type"] == "diagnosis" and row["severity"] != "note"]
+            self.story += [f"{kind}: doctor says of {node}: {row['code']} {row['message'][:200]}" for row in grave]
         report = compare(FS, SystemClock(), ReplicasRequest(tuple(self.hosts.values())))
         steps = self.place / "steps"
         write_steps(FS, report, steps)
@@ -191,6 +193,7 @@ class LostCluster:
                 assert node is not None
                 cluster.start(node)
             for line in step.lines:
+                make_saved_topics(cluster, line)
                 done = subprocess.run(
                     ["bash", "-c", line], cwd=steps, env=given, capture_output=True, text=True, timeout=240, check=False
                 )
@@ -234,6 +237,12 @@ class LostCluster:
             self.story.append(f"{len(shared_rest(cluster.bootstrap, self.place / 'java.log'))} came to the share group")
         except (subprocess.SubprocessError, AssertionError) as error:
             yield f"the share group: {error}"
+
+
+def make_saved_topics(cluster: Three, line: str) -> None:
+    """Makes the topics into which a line brings records back."""
+    for topic, saved in re.findall(r"--topic (\S+)=(\S+)", line if line.startswith("seglog replay") else ""):
+        cluster.create_topic(saved, TOPICS[topic].get("partitions", 1))
 
 
 def feed(bootstrap: str) -> None:

@@ -20,7 +20,8 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptCheckpointError
 from seglog.format import filenames
-from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.checkpoint import format_leader_epochs, parse_leader_epochs, parse_offset_checkpoint
+from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind, FileState
 from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
 from seglog.progress import BytesRead
@@ -35,6 +36,7 @@ from seglog_rescue.backup.sending import Sender, kept_bytes
 from seglog_stores.tiers.contents import MadeFile
 
 CHECKPOINT_BYTES = 64 << 20
+_MADE = 1 << 62  # no file system has so many inodes
 _DAMAGE_TOLD = 100  # places of one partition
 _INDEXES = {
     FileKind.OFFSET_INDEX: layout.OFFSET_INDEX_ENTRY,
@@ -77,7 +79,8 @@ class PartitionStore:
             for name in sorted(statuses):
                 if name not in named and self._is_wanted(name, statuses[name]):
                     with view.fs.open(self._directory / name, "r") as file:
-                        files.append(self._whole(name, file, statuses[name], folder))
+                        store = self._epochs if name == filenames.LEADER_EPOCH_CHECKPOINT else self._whole
+                        files.append(store(name, file, statuses[name], folder))
         damage = tuple(self._damage[:_DAMAGE_TOLD])
         return StoredPartition(self._directory.name, topic_id, seen, self._end, damage, tuple(files))
 
@@ -172,6 +175,21 @@ class PartitionStore:
         with MadeFile(prefix, status._replace(size=len(prefix))).open(path) as made:
             return self._sender.extended(path.name, made, len(prefix), status, self._old.get(path.name), folder)
 
+    def _epochs(self, name: str, file: File, status: FileStatus, folder: str) -> StoredFile:
+        """Stores the leader epochs, without those that begin beyond the cut: their records would be taken for lost."""
+        end = self._cut.offset if self._cut.live else self._end
+        try:
+            entries = parse_leader_epochs(file.read_at(0, min(file.size(), CHECKPOINT_BYTES)), file.path)
+        except CorruptCheckpointError:
+            return self._whole(name, file, status, folder)  # as it is
+        within = [entry for entry in entries if end is None or entry.start_offset <= end]
+        if len(within) == len(entries):
+            return self._whole(name, file, status, folder)
+        data = format_leader_epochs(within)
+        made_status = status_of_made(status, data)
+        with MadeFile(data, made_status).open(file.path) as made:
+            return self._whole(name, made, made_status, folder)
+
     def _whole(self, name: str, file: File, status: FileStatus, folder: str) -> StoredFile:
         return self._sender.extended(name, file, file.size(), status, self._old.get(name), folder)
 
@@ -189,6 +207,13 @@ def _entries_before(data: bytes, kind: FileKind, end: int | None, base: int, log
     else:
         beyond = entries["last_offset"] >= end
     return data[: (int(beyond.argmax()) if beyond.any() else len(entries)) * width]
+
+
+def status_of_made(status: FileStatus, data: bytes) -> FileStatus:
+    """Returns the status under which `data` is stored in place of a file's own bytes. Its inode is that of no file and
+    goes with the content: else a later run would take the file, which may be as it was, for stored.
+    """
+    return status._replace(size=len(data), inode=_MADE | crc32c(data))
 
 
 def _topic_id(view: PartitionView) -> str | None:

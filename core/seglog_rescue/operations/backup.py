@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
@@ -44,10 +43,18 @@ from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.metered_files import Gate, GatedFileSystem
 from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure_since
+from seglog_rescue.backup.leaders import led_elsewhere
 from seglog_rescue.backup.pruning import GRACE_MS
 from seglog_rescue.backup.repository import ObjectFiles, Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender, Sent
-from seglog_rescue.backup.storing import CHECKPOINT_BYTES, Cut, PartitionStore, is_compacted_beyond, seen_digest
+from seglog_rescue.backup.storing import (
+    CHECKPOINT_BYTES,
+    Cut,
+    PartitionStore,
+    is_compacted_beyond,
+    seen_digest,
+    status_of_made,
+)
 from seglog_stores.tiers.contents import MadeFile
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 
@@ -361,7 +368,7 @@ class _Run:
                 for cut in [source.cuts[key]]
             }
         data = format_offset_checkpoint(offsets)
-        return MadeFile(data, file.status()._replace(size=len(data))).open(file.path)
+        return MadeFile(data, status_of_made(file.status(), data)).open(file.path)
 
     def _committed(self, sources: Sequence[_Source], tag: str, base: Snapshot | None) -> BackupOutcome:
         ended = self._clock.now_ms()
@@ -412,29 +419,6 @@ def _replica(source: _Source, directory: PartitionDirectory) -> tuple[object, st
     stored = source.stored
     broker = stored.path if stored.node_id is None else (stored.cluster_id, stored.node_id)
     return broker, directory.path.name
-
-
-def led_elsewhere(fs: FileSystem, directories: Sequence[StoredDirectory]) -> set[TopicPartition]:
-    """Returns the partitions on a broker's log directories that another broker leads, by the newest of their metadata.
-
-    Raises RefusedError if none has it, or if a directory does not tell whose it is. A partition without a leader, or of
-    which the metadata does not know, is not among them.
-    """
-    nodes = {directory.node_id for directory in directories}
-    if len(nodes) != 1 or None in nodes:
-        raise RefusedError(
-            "--leaders needs the log directories of one broker, each with its node.id in meta.properties"
-        )
-    (node_id,) = (node for node in nodes if node is not None)
-    known = [read_cluster_metadata(fs, Path(directory.path), assignments=True) for directory in directories]
-    images = sorted((each for each in known if each is not None), key=lambda image: image.end_offset)
-    if not images:
-        raise RefusedError(
-            f"leaders are not known: none of {', '.join(directory.path for directory in directories)} has the cluster's"
-            f" metadata, {filenames.CLUSTER_METADATA_TOPIC}-0; name metadata.log.dir, too"
-        )
-    assigned = images[-1].assigned_to(node_id)
-    return {key for key, _, assignment in assigned if assignment.leader not in (node_id, -1)}
 
 
 def _of_groups(directory: PartitionDirectory) -> bool:

@@ -1,11 +1,13 @@
-"""A log that is compacted while a run is going on: no key is lost that it had at the cut."""
+"""Cuts of a log that a broker goes on with: no key is lost that it had at the cut, and no leader epoch lies beyond."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import json_lines, run
 from tests.support.log_files import batch
 from tests.unit.backup.test_backup import (
     Interfering,
@@ -62,3 +64,42 @@ def test_a_log_without_a_compaction_is_stored_once(tmp_path: Path) -> None:
     with broker_at_work(logs):
         assert stored(logs, tmp_path / "backup", WritingClock(logs, {"orders_0": 7}, {"orders_0": 13})).remarks == []
     assert log_of(restored(tmp_path / "backup", tmp_path / "new")) == b"".join(batch(i) for i in range(7))
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_leader_epochs_that_begin_beyond_the_cut_stay_out(tmp_path: Path, live: bool) -> None:
+    logs = logs_of(tmp_path / "logs", *(batch(i, epoch=i // 4) for i in range(10)))
+    epochs = logs / "orders-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n3\n0 0\n1 4\n2 8\n")
+    watermarks(logs, orders_0=6)
+    with broker_at_work(logs) if live else nullcontext():
+        stored(logs, tmp_path / "backup", WritingClock(logs, {"orders_0": 6}))
+    new = restored(tmp_path / "backup", tmp_path / "new")
+    assert (new / "orders-0" / epochs.name).read_text() == "0\n2\n0 0\n1 4\n"
+    grave = [row for row in json_lines(run("verify", "--json", new)) if row.get("severity") in ("warning", "error")]
+    assert grave == []
+    stored(logs, tmp_path / "backup", uncommitted=True)
+    again = restored(tmp_path / "backup", tmp_path / "again")
+    assert (again / "orders-0" / epochs.name).read_text() == epochs.read_text()
+
+
+def test_leader_epochs_that_cannot_be_read_are_stored_as_they_are(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path / "logs", *(batch(i) for i in range(10)))
+    epochs = logs / "orders-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n3\n0 0\n")
+    watermarks(logs, orders_0=6)
+    stored(logs, tmp_path / "backup")
+    assert (restored(tmp_path / "backup", tmp_path / "new") / "orders-0" / epochs.name).read_text() == "0\n3\n0 0\n"
+
+
+def test_a_checkpoint_that_was_cut_comes_whole_with_the_next_run_although_it_has_not_changed(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path / "logs", *(batch(i) for i in range(10)))
+    starts = logs / "log-start-offset-checkpoint"
+    starts.write_text("0\n1\norders 0 8\n")
+    watermarks(logs, orders_0=1)
+    with broker_at_work(logs):
+        clock = WritingClock(logs, {"orders_0": 6}, {"orders_0": 9})
+        for offset in (6, 9):
+            stored(logs, tmp_path / "backup", clock)
+            new = restored(tmp_path / "backup", tmp_path / str(offset))
+            assert (new / starts.name).read_text() == f"0\n1\norders 0 {min(offset, 8)}\n"
