@@ -39,7 +39,6 @@ from seglog.layout import INT64_MAX
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager, SnapshotRefusedError
 from seglog.log.recovered_segment import RecoveredSegment
-from seglog.log.rereading import reread
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError
 from seglog.log.segments import LogSegments, OffsetIndexRefusedError, rebuild_producer_state
 from seglog.log.swap import (
@@ -51,6 +50,7 @@ from seglog.log.swap import (
     split_overflowed,
 )
 from seglog.scan.listing import require_batches, require_directory
+from seglog.scan.view import reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem, RoomTaken
 from seglog.units import count_is, count_text

@@ -28,12 +28,11 @@ from seglog.clock import Clock
 from seglog.errors import NotALogError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import LeaderEpochCache
-from seglog.log.rereading import reread
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.unreadable import unreadable_at
 from seglog.scan.listing import PartitionListing, require_batches, require_directory
-from seglog.scan.view import PartitionView
+from seglog.scan.view import PartitionView, reread
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 from seglog.storage.frozen import VanishedError, ViewFileSystem
 from seglog.storage.overlay import OverlayFileSystem

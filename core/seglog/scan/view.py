@@ -17,6 +17,7 @@ While a run of seglog changes logs, only a part of them may be there. Work that 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ from seglog.clock import Clock, SystemClock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import WEB_SERVERS, RemotePath
-from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, readable_entries
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, readable_entries, require_directory
 from seglog.storage import links
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSystem, Order, VanishedError
@@ -38,12 +39,15 @@ from seglog.storage.lock import holder_of, partition_path
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
 _REPETITIONS = 4
+_LOADS = 4
 _RELISTINGS = 100  # a log that is deleted faster than it is read ends eventually
 _FIRST = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
 _IN_PLACE = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 # files being deleted, cleaned or written, on which no other file depends
 _PASSING = (FileState.DELETED.value, FileState.CLEANED.value, FileState.TEMPORARY.value, FileState.PARTIAL.value)
 _CLOCK = SystemClock()
+
+_logger = logging.getLogger(__name__)
 
 
 T = TypeVar("T")
@@ -225,6 +229,22 @@ def steadily(view: PartitionView, work: Callable[[PartitionView], T]) -> T:
         except VanishedError:
             view.look()
     return work(view)
+
+
+def reread(fs: FileSystem, directory: Path, load: Callable[[], T]) -> T:
+    """Returns the result of `load`, repeated if files are gone: a live broker deletes and renames listed files.
+
+    Raises NotALogError once the directory itself is gone, FileNotFoundError if the last attempt fails, too.
+    """
+    for left in reversed(range(_LOADS)):
+        try:
+            return load()
+        except FileNotFoundError as error:
+            require_directory(fs, directory)
+            if not left:
+                raise
+            _logger.info("%s: changed while it was opened, trying again (%s)", directory, error)
+    raise AssertionError("every attempt returns or raises")
 
 
 def is_held(log_directory: Path) -> bool:
