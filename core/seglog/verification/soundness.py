@@ -93,19 +93,6 @@ class SoundLog:
         """Returns the listing of the directory."""
         return listing_of(self.directory, self.entries)
 
-    def whole(self) -> WalkedEntries | None:
-        """Returns the pieces as one, as if all segments were one file; None of an empty log."""
-        if len(self.pieces) < 2:
-            return next(iter(self.pieces.values()), None)
-        begin, tables = 0, []
-        for piece in self.pieces.values():
-            table = piece.batches.copy()
-            table["position"] += begin
-            tables.append(table)
-            begin += len(piece.data)
-        rows, data = np.concatenate(tables), np.concatenate([piece.data for piece in self.pieces.values()])
-        return WalkedEntries(0, data, rows, np.ones(len(rows), dtype=bool), next(iter(self.pieces.values())).source)
-
     def is_as_stated(self, key: TopicPartition, around: Surroundings) -> bool:
         """True if nothing states that the log of partition `key` reached further, at either end, than it does, or that
         a start would change it."""

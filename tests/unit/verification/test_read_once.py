@@ -1,4 +1,4 @@
-"""What one reading of a sound partition tells is what the usual one tells: statistics, differences, sources.
+"""What one reading of a sound partition tells is what the usual one tells: differences, sources.
 
 Searches longer with SEGLOG_EFFORT (`tests/support/effort.py`).
 """
@@ -15,9 +15,8 @@ import pytest
 
 from seglog.errors import SeglogError
 from seglog.format.filenames import parse_partition_directory
-from seglog.look.inspect import diff, statistics
+from seglog.look.inspect import diff
 from seglog.look.inspect.diff_view import ViewOptions
-from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
 from seglog.operations.diff import differences
 from seglog.storage.local import LocalFileSystem
@@ -29,7 +28,7 @@ from tests.support.mutated_directories import mutate
 from tests.support.sound_directories import SOUND, copied, killed_copy, sound_directory
 
 FS = LocalFileSystem()
-CALLERS = ((statistics, "sound_log_at_rest"), (diff, "sound_log_at_rest"), (source, "sound_log"))
+CALLERS = ((diff, "sound_log_at_rest"), (source, "sound_log"))
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +51,12 @@ def outcome(work: Callable[[], object]) -> object:
 
 
 def told(path: Path, other: Path) -> dict[str, object]:
-    """What statistics, a comparison with the same partition of `other`, and a transplant's source tell of each
-    partition in `path`."""
+    """What a comparison with the same partition of `other`, and a transplant's source tell of each partition in
+    `path`.
+    """
     rows: dict[str, object] = {}
     for directory in sorted(each for each in path.iterdir() if each.is_dir() and not each.is_symlink()):
         pair = [other / directory.name, directory]
-        rows[f"{directory.name}: statistics"] = outcome(lambda at=directory: view_statistics(FS, at))  # type: ignore[misc]
         rows[f"{directory.name}: source"] = outcome(lambda at=directory: source_of(at))  # type: ignore[misc]
         rows[f"{directory.name}: differences"] = outcome(
             lambda at=pair: list(differences(FS, at, "batches", ViewOptions()))  # type: ignore[misc]
@@ -73,7 +72,7 @@ def told_as_usual(path: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> d
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_sound_partition_is_measured_compared_and_taken_without_a_view(
+def test_a_sound_partition_is_compared_and_taken_without_a_view(
     sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
     path = copied(sound, tmp_path / "logs") if closed else killed_copy(sound, tmp_path / "logs")
@@ -82,7 +81,7 @@ def test_a_sound_partition_is_measured_compared_and_taken_without_a_view(
         patch.setattr("seglog.scan.view.PartitionView.__init__", None)
         quick = told(path, sound)
     assert quick == usual
-    assert len(quick) == 3 * len(SOUND)
+    assert len(quick) == 2 * len(SOUND)
     assert all(quick[f"{name}: differences"] == [] for name in SOUND)
 
 

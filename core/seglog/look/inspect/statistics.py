@@ -32,7 +32,6 @@ from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.parts import stamp_of
-from seglog.verification.soundness import sound_log_at_rest
 
 _MOST_PRODUCERS = 100_000
 _MOST_FREQUENT = 10
@@ -163,13 +162,6 @@ def log_statistics(
 
 def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
     """Returns the statistics of a partition as of now, even while a broker changes it. Raises OSError, NotALogError."""
-    sound = None if measured else sound_log_at_rest(fs, directory)
-    if sound is not None:
-        gathering = _Gathering()
-        piece = sound.whole()
-        if piece is not None:
-            gathering.take(piece)
-        return gathering.result(directory, sound.segments, sound.size)
     with whole_view(fs, directory) as view:
         return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
 
