@@ -49,7 +49,7 @@ from tests.support.dying_clusters import SETTINGS as REPLICATED
 from tests.support.kafka.cluster import CONTROLLER_ID
 from tests.support.kafka.jvm import NEWER_KAFKA_VERSION
 from tests.support.live_backups import javas_producer
-from tests.support.noted_clients import FS, PLACES, Notes, Told
+from tests.support.noted_clients import COMPACTED, FS, PLACES, TRANSACTIONAL, Notes, Told
 from tests.support.revived_clusters import Nodes
 
 GROUPS = [f"group-{number}" for number in range(3)]
@@ -213,7 +213,8 @@ class LostCluster:
             for place, rows in logs.items():
                 read = {row[0]: row[2:4] for row in rows}
                 bounds = (min(read, default=0), max(read, default=-1) + 1)
-                if isolation == ISOLATIONS[1]:  # a transaction that was open then has been aborted
+                is_plain = place[0] in COMPACTED and place[0] not in TRANSACTIONAL
+                if isolation == ISOLATIONS[1] and not is_plain:  # a transaction that was open then has been aborted
                     bounds = (bounds[0], max(min(bounds[1], stable[place]), told.ended.get(place, -1) + 1))
                 for each in self.notes.of_rows(place, isolation, read, *bounds):
                     yield f"{place}, {isolation}: {each}"
