@@ -74,10 +74,15 @@ class JsonFields:
         return value
 
     def text(self, name: str) -> str:
-        """Returns the text in a field."""
+        """Returns the text in a field, which may have bytes of a path that are not UTF-8 (PEP 383)."""
         value = self._values.get(name)
         if not isinstance(value, str):
             raise self._not(name, "a text")
+        if not value.isascii():
+            try:
+                value.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError as error:  # JSON can escape what no file can have
+                raise self.wrong(name, f"{json.dumps(value)[:40]} has a lone surrogate") from error
         return value
 
     def boolean(self, name: str) -> bool:
