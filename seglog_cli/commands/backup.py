@@ -445,8 +445,8 @@ def prune(
 
     A pack of small pieces goes when no snapshot names any of them. If snapshots name less than half of it, that is
     stored in a new pack, and the old one goes in the same way; whoever reads a snapshot in place for longer opens it
-    again. A prune that is cut short leaves every listed snapshot
-    whole. It removes nothing if a manifest is damaged, because what that names is not known.
+    again. A prune that is cut short leaves every listed snapshot whole. It removes nothing if a manifest is damaged,
+    because what that names is not known.
 
     Examples:
       seglog backup prune /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run

@@ -34,15 +34,15 @@ def show_statistics(console: Console, found: LogStatistics, plot: bool, growth: 
     console.line(console.styled(found.partition, "strong"))
     console.indented([f"{name:<22}{value}" for name, value in _facts(found)], hang=22)
     rows = [
-        f"  {codec.codec:<22}{count_text(codec.batches, 'batch', ',')}, {bytes_text(codec.bytes)},"
+        f"{codec.codec:<22}{count_text(codec.batches, 'batch', ',')}, {bytes_text(codec.bytes)},"
         f" ratio {codec.ratio:.2f}"
         for codec in found.codecs
     ]
     rows += [
-        f"  frequent key          {_key_text(key)}: at least {count_text(key.count, 'record', ',')}"
+        f"frequent key          {_key_text(key)}: at least {count_text(key.count, 'record', ',')}"
         for key in found.frequent_keys
     ]
-    console.lines(rows)
+    console.indented(rows)
     if plot:
         console.lines(list(_plots(found, growth)))
 

@@ -5,8 +5,8 @@ trial of recovery) takes many times longer than reading its bytes. `sound_log` o
 None means that the partition is to be looked at as usual, and says nothing about it. What is rare in a sound partition
 counts as unknown, too: transactions, holes, magic 0 and 1, leftovers, strange names.
 
-What was read is handed on (`SoundLog.pieces`, `listing`): whoever measures or compares a sound partition, or takes it
-over, needs no view of it, and does not read it again.
+What was read is handed on (`SoundLog.pieces`, `listing`): whoever tells facts of a sound partition, compares it, or
+takes it over, needs no view of it, and does not read it again.
 
 What holds for a sound log: its batches and records are right and leave out no offset from the first segment's base to
 the end; both indexes of each segment are there and lead to the batches they name, and only those of the last segment

@@ -51,5 +51,6 @@ def open_source(
 
 def _spelled_out(fs: FileSystem, path: Path) -> list[Path]:
     """Returns the partition directories of LOGDIR/TOPIC, in a snapshot of a backup too, else the path itself."""
-    fs, path = shown_around(fs, parse_location(path)) or (fs, parse_location(path))
+    path = parse_location(path)
+    fs, path = shown_around(fs, path) or (fs, path)
     return [target.path for target in topic_partitions(fs, path)] or [path]

@@ -24,7 +24,6 @@ from seglog.format.snapshot_manifest import (
     OBJECTS,
     PACKS,
     SNAPSHOT_BYTES_LIMIT,
-    SNAPSHOT_SUFFIX,
     VERSION,
     Extent,
     Snapshot,
@@ -150,10 +149,6 @@ class Repository(Snapshots):
     def discard_manifest(self, identity: str, folder: str | None = None) -> None:
         """Removes a manifest, durably."""
         self.discard(self.manifest_name(identity, folder))
-
-    def manifest_name(self, identity: str, folder: str | None = None) -> str:
-        """Returns the path of a manifest in the repository."""
-        return f"{folder or self.listed()}/{identity}{SNAPSHOT_SUFFIX}"
 
     def discard_manifests(self) -> None:
         """Removes the manifests in this folder, which must not be the one that counts."""

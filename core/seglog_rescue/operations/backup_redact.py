@@ -124,7 +124,8 @@ class BackupRedaction:
             snapshot = source.read(identity)
         except FileNotFoundError:
             return None
-        if self._searched_manifests.get(identity) != hash(snapshot):
+        digest = hash(snapshot)  # of each file in it
+        if self._searched_manifests.get(identity) != digest:
             self._named.take(snapshot)
             view = self._shown(snapshot)
             files = snapshot_files(source.fs, view)
@@ -132,7 +133,7 @@ class BackupRedaction:
                 self._there.add(place.topic_partition)
                 if self._is_concerned(place.topic_partition):
                     self._search_partition(files, place)
-            self._searched_manifests[identity] = hash(snapshot)
+            self._searched_manifests[identity] = digest
         return snapshot
 
     def _shown(self, snapshot: Snapshot) -> ShownSnapshot:

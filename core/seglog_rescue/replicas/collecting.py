@@ -158,12 +158,12 @@ def _read_usually(
 
 
 def _falls(fall: EpochFall | None, unlisted: EpochFall | None, listing: PartitionListing) -> Iterator[Hole]:
-    whys = {
-        fall: "leader epoch {0.epoch} after {0.before}, so one of them is wrong (no checksum covers epochs)",
-        unlisted: "leader epoch {0.epoch}, and leader-epoch-checkpoint ends with {0.before}: a broker writes an epoch"
-        " there before a batch, so the batch's is wrong (no checksum covers it)",
-    }
-    for each, why in whys.items():
+    of_checkpoint = (
+        "leader epoch {0.epoch}, and leader-epoch-checkpoint ends with {0.before}: a broker writes an epoch"
+        " there before a batch, so the batch's is wrong (no checksum covers it)"
+    )
+    of_batches = "leader epoch {0.epoch} after {0.before}, so one of them is wrong (no checksum covers epochs)"
+    for each, why in ((fall, of_batches), (unlisted, of_checkpoint)):
         if each is not None:
             file = max(segment.log.name for segment in listing.segments if segment.base_offset <= each.offset)
             yield Hole(each.offset, each.last_offset + 1, why.format(each), file, each.position)

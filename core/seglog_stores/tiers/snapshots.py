@@ -132,7 +132,11 @@ class Snapshots:
 
     def manifest_path(self, identity: str, folder: str | None = None) -> Path:
         """Returns the path of a snapshot's manifest."""
-        return self.place / (folder or self.listed()) / f"{identity}{SNAPSHOT_SUFFIX}"
+        return self.place / self.manifest_name(identity, folder)
+
+    def manifest_name(self, identity: str, folder: str | None = None) -> str:
+        """Returns that path in the repository."""
+        return f"{folder or self.listed()}/{identity}{SNAPSHOT_SUFFIX}"
 
 
 def unreadable(path: Path, error: OSError) -> CorruptTierError:

@@ -157,7 +157,7 @@ def log_statistics(
             gathering = _Gathering(newest=total.newest)
             gathering.walk(fs, logs)
         total.add(gathering)
-    return total.result(listing.directory, len(listing.segments), listing.size)
+    return total.result(listing)
 
 
 def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
@@ -331,14 +331,13 @@ class _Gathering:
         if len(self.producers) < _MOST_PRODUCERS:
             self.producers.update(np.unique(good["producer_id"][good["producer_id"] >= 0]).tolist())
 
-    def result(self, directory: Path, segments: int, size: int) -> LogStatistics:
-        """Returns the counts as the statistics of a partition with so many segments and bytes of logs."""
+    def result(self, listing: PartitionListing) -> LogStatistics:
         count = self.counters.tolist()
         oldest, newest = count[sketch.OLDEST], count[sketch.NEWEST]
         return LogStatistics(
-            partition=name_of(directory),
-            segments=segments,
-            bytes=size,
+            partition=name_of(listing.directory),
+            segments=len(listing.segments),
+            bytes=listing.size,
             damaged_bytes=self.damaged,
             batches=self.batches,
             control_batches=self.control,
