@@ -94,7 +94,6 @@ class LogMachine(RuleBasedStateMachine):
     @rule(timestamp=st.integers(START_MS - 1, START_MS + 51))
     def search(self, timestamp: int) -> None:
         found = self.log.offset_for_timestamp(timestamp)
-        # an empty segment at the end has the file's time, which lies after every record's: it never hides one
         assert (found and (found.timestamp, found.offset)) == self.model.search(timestamp)
         largest = self.log.offset_for_timestamp(-3)
         assert (largest and (largest.timestamp, largest.offset)) == self.model.largest()

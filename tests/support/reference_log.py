@@ -65,9 +65,15 @@ class ReferenceLog:
         self.log_end_offset = self.segments[-1].next_offset
 
     def search(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at `timestamp` or later."""
-        hits = [entry for entry in self.entries() if entry.timestamp >= timestamp]
-        return (hits[0].timestamp, hits[0].offset) if hits else None
+        """(timestamp, offset) of the first record at `timestamp` or later in the first segment that reaches it. An
+        empty one has the time of its file, which is later than every record's: as in Kafka, none after it is searched.
+        """
+        for segment in self.segments:
+            entries = [entry for batch in segment.batches for entry in batch]
+            hits = [(entry.timestamp, entry.offset) for entry in entries if entry.timestamp >= timestamp]
+            if hits or not entries:
+                return hits[0] if hits else None
+        return None
 
     def largest(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with the largest timestamp."""

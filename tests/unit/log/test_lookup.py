@@ -50,6 +50,18 @@ def test_an_empty_log_has_start_and_end_only(tmp_path: Path) -> None:
             log.offset_for_timestamp(-7)
 
 
+def test_an_empty_segment_before_others_has_the_time_of_its_file_and_ends_the_search(tmp_path: Path) -> None:
+    """Kafka 4.3.0 finds nothing in this log either: UnifiedLog.fetchOffsetByTimestamp, LogSegment.largestTimestamp."""
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"v", timestamp=START_MS)] * 2, batch_records=2)
+        log.truncate_to(1)  # the batch goes as a whole
+        log.roll()
+        log.append([Record(b"v", timestamp=START_MS)])
+        assert [(segment.base_offset, segment.size > 0) for segment in log.segments] == [(0, False), (1, True)]
+        assert log.offset_for_timestamp(START_MS) is None
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(START_MS, 1, 0)
+
+
 def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_path: Path) -> None:
     for base in (0, 20, 40):
         write_segment(tmp_path / "t-0", base, batch(base, 5), batch(base + 5, 5), index_interval_bytes=0)
