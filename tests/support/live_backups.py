@@ -1,10 +1,10 @@
 """Backs up a broker that works, again and again, and compares what was stored with what its clients were told and saw.
 
-    python -m tests.support.live_backups [--seed 1] [--brokers 4] [--runs 50] [--java]
+    python -m tests.support.live_backups [--seed 1] [--brokers 4] [--runs 50] [--java] [--release 4.3.0]
 
-Each broker (4.4.0, every fourth 4.3.0) is a `BusyBroker`: small segments, compaction, retention of seconds, deletions,
-transactions, topics that come and go, replicas that move between two log directories. `seglog backup` runs beside it as
-a process, and after each run its snapshots are restored:
+Each broker (of --release; without it of 4.4.0, every fourth of 4.3.0) is a `BusyBroker`: small segments, compaction,
+retention of seconds, deletions, transactions, topics that come and go, replicas that move between two log directories.
+`seglog backup` runs beside it as a process, and after each run its snapshots are restored:
 
 - each log is a prefix of what the consumers saw of it, and has what was acknowledged before the run began;
 - a compacted one has the latest record of each key, and nothing that was not written;
@@ -355,9 +355,10 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=4)
     parser.add_argument("--runs", type=int, default=50, help="beside each broker")
     parser.add_argument("--java", action="store_true")
+    parser.add_argument("--release", help="of every broker")
     asked, every, wrong = parser.parse_args(), Counter[str](), 0
     for number in range(asked.brokers):
-        release = KAFKA_VERSION if number % 4 == 3 else NEWER_KAFKA_VERSION
+        release = asked.release or (KAFKA_VERSION if number % 4 == 3 else NEWER_KAFKA_VERSION)
         with tempfile.TemporaryDirectory(prefix="live-backups-") as root:
             living = runs_beside_a_broker(Path(root), asked.seed + number, release, asked.runs, java=asked.java)
             living.start_on_last(release)
