@@ -15,6 +15,7 @@ from seglog.format.tier_keys import PrivateKey
 from seglog.look.inspect import statistics
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import list_log_directory, list_partition
+from seglog.scan.small_log import SmallLog
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
 from seglog_ask.spark import jobs
@@ -54,15 +55,21 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The logs read, in order."""
+    """The logs read, in order: each by a walk, or those of a small log at once."""
     kept: list[Path] = []
-    walk = statistics.LogWalk
+    walk, read = statistics.LogWalk, statistics.small_log_at_rest
 
     def counted(fs: FileSystem, path: Path) -> statistics.LogWalk:
         kept.append(path)
         return walk(fs, path)
 
+    def counted_at_once(fs: FileSystem, directory: Path) -> SmallLog | None:
+        found = read(fs, directory)
+        kept.extend([] if found is None else [segment.log for segment in found.listing.segments])
+        return found
+
     monkeypatch.setattr(statistics, "LogWalk", counted)
+    monkeypatch.setattr(statistics, "small_log_at_rest", counted_at_once)
     return kept
 
 

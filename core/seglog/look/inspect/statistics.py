@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.errors import SeglogError
 from seglog.format.compression import compress, decompress
 from seglog.format.decoder import control_batches
 from seglog.kernels import sketch
@@ -28,6 +30,7 @@ from seglog.log.read_loader import whole_view
 from seglog.model import Compression, codec_name
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.small_log import small_log_at_rest
 from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
@@ -150,18 +153,28 @@ def log_statistics(
 
     Does not read `measured` stretches again unless they have changed.
     """
-    total = _Gathering()
+    total: _Gathering | None = None
     for logs in stretches_of(listing.segments):
-        gathering = _known(fs, measured.get(logs), total.newest)
+        newest = -1 if total is None else total.newest
+        gathering = _known(fs, measured.get(logs), newest)
         if gathering is None:
-            gathering = _Gathering(newest=total.newest)
+            gathering = _Gathering(newest=newest)
             gathering.walk(fs, logs)
-        total.add(gathering)
-    return total.result(listing)
+        if total is None:
+            total = gathering
+        else:
+            total.add(gathering)
+    return (total or _Gathering()).result(listing)
 
 
 def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
     """Returns the statistics of a partition as of now, even while a broker changes it. Raises OSError, NotALogError."""
+    small = None if measured else small_log_at_rest(fs, directory)
+    if small is not None:
+        with suppress(SeglogError):  # the view meets it again, and tells where it lies
+            gathering = _Gathering()
+            gathering.take(small.entries)
+            return gathering.result(small.listing)
     with whole_view(fs, directory) as view:
         return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
 
@@ -395,9 +408,9 @@ def _histogram(counts: np.ndarray) -> dict[int, int]:
 
 def _distinct(registers: np.ndarray) -> int:
     """Returns HyperLogLog's estimate, or that of linear counting if few registers are used."""
-    size = len(registers)
-    estimate = 0.7213 / (1 + 1.079 / size) * size * size / float(np.exp2(-registers.astype(np.float64)).sum())
-    empty = int(np.count_nonzero(registers == 0))
+    size, used = len(registers), registers[registers > 0]
+    empty = size - len(used)  # each counts as 2 ** -0
+    estimate = 0.7213 / (1 + 1.079 / size) * size * size / (empty + float(np.exp2(-used.astype(np.float64)).sum()))
     if estimate <= 2.5 * size and empty:
         estimate = size * math.log(size / empty)
     return round(estimate)
