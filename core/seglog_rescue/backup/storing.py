@@ -22,7 +22,7 @@ from seglog.errors import CorruptCheckpointError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_leader_epochs, parse_leader_epochs, parse_offset_checkpoint
 from seglog.format.checksum import crc32c
-from seglog.format.filenames import FileKind, FileState
+from seglog.format.filenames import FileKind, FileName, FileState
 from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
 from seglog.progress import BytesRead
 from seglog.scan.listing import PartitionDirectory, SegmentFiles
@@ -229,9 +229,10 @@ def is_compacted_beyond(fs: FileSystem, directory: PartitionDirectory, cut: int 
     is cut there lacks their keys.
 
     It cleans below the active segment. While it works, and for a minute after that (file.delete.delay.ms), there are
-    files that it writes or has replaced; when it has ended, its checkpoint says how far it came.
+    files that it writes or has replaced; when it has ended, its checkpoint says how far it came. What it replaced has a
+    segment of the same base offset in its place: what retention or a client deleted has none.
 
-    Kafka: Cleaner.doClean, LogCleanerManager.doneCleaning.
+    Kafka: Cleaner.doClean, LogCleanerManager.doneCleaning, LocalLog.replaceSegments.
     """
     if cut is None:
         return False
@@ -240,7 +241,7 @@ def is_compacted_beyond(fs: FileSystem, directory: PartitionDirectory, cut: int 
     active = max((log.offset for log in logs if log.state is FileState.LIVE), default=0)
     if active <= cut:
         return False
-    if any(log.state is not FileState.LIVE for log in logs):
+    if any(_is_of_a_compaction(fs, directory.path, log) for log in logs if log.state is not FileState.LIVE):
         return True
     path = directory.path.parent / filenames.CLEANER_OFFSET_CHECKPOINT
     try:
@@ -248,6 +249,14 @@ def is_compacted_beyond(fs: FileSystem, directory: PartitionDirectory, cut: int 
     except (FileNotFoundError, CorruptCheckpointError):
         return False
     return cleaned.get(directory.topic_partition, 0) > cut
+
+
+def _is_of_a_compaction(fs: FileSystem, directory: Path, log: FileName) -> bool:
+    if log.state is not FileState.DELETED:
+        return True
+    names = (filenames.segment_file_name(log.offset, state=state) for state in (FileState.SWAP, FileState.LIVE))
+    # asked for by name, and in the order of their renaming: a listing may lack what is renamed meanwhile
+    return any(fs.status(directory / name) is not None for name in names)
 
 
 def seen_digest(entries: Sequence[tuple[str, FileStatus]], cut: Cut) -> str:

@@ -66,6 +66,19 @@ def test_a_log_without_a_compaction_is_stored_once(tmp_path: Path) -> None:
     assert log_of(restored(tmp_path / "backup", tmp_path / "new")) == b"".join(batch(i) for i in range(7))
 
 
+def test_a_log_of_which_retention_deletes_segments_is_stored_once(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path / "logs", batch(0))
+    orders, second = logs / "orders-0", "00000000000000000001.log"
+    (orders / FIRST).rename(orders / f"{FIRST}.deleted")
+    (orders / second).write_bytes(b"".join(batch(i) for i in range(1, 10)))
+    (orders / ACTIVE).write_bytes(batch(12))
+    watermarks(logs, orders_0=1)
+    with broker_at_work(logs):
+        assert stored(logs, tmp_path / "backup", WritingClock(logs, {"orders_0": 7}, {"orders_0": 13})).remarks == []
+    new = restored(tmp_path / "backup", tmp_path / "new")
+    assert (new / "orders-0" / second).read_bytes() == b"".join(batch(i) for i in range(1, 7))
+
+
 @pytest.mark.parametrize("live", [False, True])
 def test_leader_epochs_that_begin_beyond_the_cut_stay_out(tmp_path: Path, live: bool) -> None:
     logs = logs_of(tmp_path / "logs", *(batch(i, epoch=i // 4) for i in range(10)))
