@@ -1,7 +1,8 @@
 """A small object store on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong.
 
-It speaks the few requests of Amazon's S3 that reading needs, and puts small objects. Google's XML API is the same in
-these but for the condition of a new object (`GENERATION`), and Azure's listing (`comp=list`) has a form of its own.
+It speaks the few requests of Amazon's S3 that reading needs, and puts objects, whole or in parts. Google's XML API is
+the same in these but for parts and the condition of a new object (`GENERATION`), and Azure's listing (`comp=list`) has
+a form of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import hashlib
 import re
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -69,6 +72,9 @@ class Meeting:
         return None
 
 
+_BEGUN, _COMPLETE = "InitiateMultipartUploadResult", "CompleteMultipartUploadResult"
+
+
 @dataclass
 class ObjectServer:
     """`objects` by bucket and key (`bkt/a/b`); `asked` are methods and paths, `headers` theirs;
@@ -81,6 +87,7 @@ class ObjectServer:
     fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
     keeps_conditions: bool = True  # else an object is replaced where it was to be made
     page: int = 1000
+    uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)  # parts by number, until an object is made
     released: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -105,13 +112,19 @@ class ObjectServer:
         return sum(each.startswith(start) for each in self.asked)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def object_server(**objects: bytes) -> Iterator[ObjectServer]:
     """The server while the `with` lasts. The process's own files of stores then begin anew, before and after it: they
     have the address of the server that they asked first."""
     routing._shared = None
     served = ObjectServer(objects=dict(objects))
-    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(served)) as server:
+    with _Server(("127.0.0.1", 0), _handler(served)) as server:
         server.daemon_threads = True
         served.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -183,9 +196,15 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
         def do_PUT(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             key = unquote(urlsplit(self.path).path).lstrip("/")
+            if len(data) < int(self.headers["Content-Length"]):  # the client has died, and no store keeps a part
+                self.close_connection = True
+                return None
             if self._faulty():
                 return None
             with served.guard:
+                query = parse_qs(urlsplit(self.path).query)
+                if "uploadId" in query:
+                    return self._take_part(query["uploadId"][0], int(query["partNumber"][0]), data)
                 is_new = "*" in self.headers.get("If-None-Match", "") or self.headers.get(GENERATION) == "0"
                 if is_new and served.keeps_conditions and key in served.objects:
                     return self._error(412, "PreconditionFailed")
@@ -196,6 +215,25 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             return None
 
+        def _take_part(self, upload: str, number: int, data: bytes) -> None:
+            served.uploads[upload][number] = data
+            self.send_response(200)
+            self.send_header("ETag", tag_of(data))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def _upload(self, key: str, query: Mapping[str, list[str]]) -> None:
+            """Begins an upload in parts, or makes its object."""
+            if "uploads" in query:
+                upload = f"upload-{len(served.asked)}"
+                served.uploads[upload] = {}
+                return self._answer(200, f"<{_BEGUN}><UploadId>{upload}</UploadId></{_BEGUN}>")
+            data = b"".join(part for _, part in sorted(served.uploads.pop(query["uploadId"][0]).items()))
+            with served.guard:
+                served.objects[key] = data
+            tag = escape(tag_of(data))
+            return self._answer(200, f"<{_COMPLETE}><ETag>{tag}</ETag></{_COMPLETE}>")
+
         def do_DELETE(self) -> None:
             """So Google and Azure remove an object."""
             if self._faulty():
@@ -205,8 +243,13 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             """Several objects are removed (`?delete`; Azure's: `comp=batch`): so obstore removes one."""
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             if self._faulty():
+                return
+            url = urlsplit(self.path)
+            query = parse_qs(url.query, keep_blank_values=True)
+            if query.keys() & {"uploads", "uploadId"}:
+                self._upload(unquote(url.path).lstrip("/"), query)
                 return
             if "comp=batch" in self.path:
                 parts = ""
@@ -216,7 +259,7 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                     parts += f"--b\r\nContent-ID: {number}\r\n\r\nHTTP/1.1 {status}\r\n\r\n\r\n"
                 self._answer(202, f"{parts}--b--\r\n", "multipart/mixed; boundary=b")
                 return
-            bucket = urlsplit(self.path).path.strip("/")
+            bucket = url.path.strip("/")
             keys = re.findall("<Key>(.*?)</Key>", body)
             for key in keys:
                 served.objects.pop(f"{bucket}/{unescape(key)}", None)

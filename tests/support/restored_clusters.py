@@ -1,6 +1,6 @@
 """Backs up all hosts of a cluster that works, kills it, loses its disks, and starts it on what was restored.
 
-    python -m tests.support.restored_clusters [--first 1] [--count 1] [--release 4.4.0]
+    python -m tests.support.restored_clusters [--first 1] [--count 1] [--release 4.4.0] [--apart 60] [--leaders]
 
 The cluster has a controller and three brokers; topics and clients are those of `busy_broker`, beside them Kafka's own
 transactional producer and a member of a share group. Of each seed the brokers are backed up into one repository twice,
@@ -9,9 +9,12 @@ situation 2: the brokers start on what was restored at each of these times, by t
 hold then:
 
 - each log is a prefix of what consumers had seen, and has what was acknowledged before the first host's run began;
-- no group is above its logs, and its consumers go on without a reset;
+- no group is above its logs, and its member gets each record from the committed offset on, once;
 - transactions come to an end, and producers go on with their transactional ids;
 - the share group's member goes on.
+
+With --apart so many seconds pass between the hosts' runs that are one after the other, and clients write meanwhile.
+With --leaders each partition is stored by its leader alone; with --controller-first the controller is backed up first.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ from tests.support.noted_clients import COMPACTED, FS, PLACES, TRANSACTIONAL, No
 from tests.support.revived_clusters import Nodes
 
 GROUPS = [f"group-{number}" for number in range(3)]
+GROUP_TOPICS = ["plain", "keyed", "paid"]
 LIMIT_S = 280
 SETTINGS = {
     **REPLICATED,
@@ -60,6 +64,15 @@ SETTINGS = {
     **{f"{topic}.replication.factor": "3" for topic in INTERNAL},
     "controlled.shutdown.enable": "false",
 }
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """How hosts are backed up: with so many seconds between two that are not backed up at the same time."""
+
+    apart_s: float = 0.0
+    leaders: bool = False
+    controller_first: bool = False
 
 
 @dataclass
@@ -71,6 +84,7 @@ class LostCluster:
     place: Path
     dead: DeadThree
     nodes: Nodes
+    way: Hosts = Hosts()
     notes: Notes = field(default_factory=Notes)
     told: dict[str, tuple[str, Told]] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
@@ -113,11 +127,13 @@ class LostCluster:
             cluster.kill()
 
     def _back_up(self, *, together: bool) -> None:
-        """A run on each host, the controller's last."""
+        """A run on each host, the controller's last, unless it is to be the first."""
         brokers = random.Random(len(self.told)).sample([self.hosts[node] for node in NODES], len(NODES))
-        rounds = [brokers] if together else [[broker] for broker in brokers]
-        for hosts in (*rounds, [self.hosts[CONTROLLER_ID]]):
-            line = [*COMMAND, "backup", "--to", str(self.repository), "--json"]
+        rounds, controller = [brokers] if together else [[broker] for broker in brokers], [self.hosts[CONTROLLER_ID]]
+        rounds = [controller, *rounds] if self.way.controller_first else [*rounds, controller]
+        line = [*COMMAND, "backup", "--to", str(self.repository), "--json", *["--leaders"] * self.way.leaders]
+        for number, hosts in enumerate(rounds):
+            time.sleep(self.way.apart_s if number and not together else 0)
             pipe, given = subprocess.PIPE, environment()
             running = [
                 subprocess.Popen([*line, str(host)], stdout=pipe, stderr=pipe, env=given, cwd=ROOT, text=True)
@@ -221,23 +237,73 @@ class LostCluster:
 
     def _goes_on(self, cluster: Three) -> Iterator[str]:
         """What groups, transactions and producers do."""
+        try:
+            until_settled(cluster.bootstrap)
+        except TimeoutError as error:
+            yield str(error)
+            return
         for group in GROUPS:
-            for place, offset in committed_of(cluster.bootstrap, group).items():
-                if offset > (end := end_of(cluster.bootstrap, place, ISOLATIONS[0])):
-                    yield f"{group} is at {offset} in {place}, which ends at {end}"
+            yield from self._group_goes_on(cluster.bootstrap, group)
         for topic in ("paid", "paid-keys"):
             try:
                 commit_again(cluster.bootstrap, topic)
             except Exception as error:  # noqa: BLE001 - any failure of the client is what is looked for
                 yield f"the producer {topic}-1 does not go on: {error}"
         try:
-            until_settled(cluster.bootstrap)
-        except TimeoutError as error:
-            yield str(error)
-        try:
             self.story.append(f"{len(shared_rest(cluster.bootstrap, self.place / 'java.log'))} came to the share group")
         except (subprocess.SubprocessError, AssertionError) as error:
             yield f"the share group: {error}"
+
+    def _group_goes_on(self, bootstrap: str, group: str) -> Iterator[str]:
+        committed = committed_of(bootstrap, group)
+        if not committed:
+            return
+        for place, offset in committed.items():
+            if offset > (end := end_of(bootstrap, place, ISOLATIONS[0])):
+                yield f"{group} is at {offset} in {place}, which ends at {end}"
+        places: list[Place] = [place for place in PLACES if place[0] in GROUP_TOPICS]
+        before = read_all(bootstrap, places)[ISOLATIONS[1]]
+        got = polled(bootstrap, group, places)
+        after = read_all(bootstrap, places)[ISOLATIONS[1]]  # cleaners and retention may have been at work
+        for place in places:
+            offsets, first = [offset for offset, _, _ in got[place]], committed.get(place, 0)
+            most, least = (
+                {(row[0], row[2], row[3]) for row in rows[place] if row[0] >= first} for rows in (before, after)
+            )
+            if len(set(offsets)) < len(offsets):
+                yield f"{group} got records of {place} twice"
+            if strange := sorted(set(got[place]) - most, key=str):
+                yield f"{group} at {first} in {place} got {len(strange)} others, such as {strange[0]}"
+            if missing := sorted(least - set(got[place]), key=str):
+                yield f"{group} at {first} in {place} did not get {len(missing)}, such as {missing[0]}"
+        self.story.append(f"{group} got {sum(map(len, got.values()))} records from {dict(committed)} on")
+
+
+def polled(bootstrap: str, group: str, places: Sequence[Place]) -> dict[Place, list[tuple[int, Any, Any]]]:
+    """What comes to a member of a group until the ends of all partitions: offset, key and value."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "enable.partition.eof": True, **settings})
+    consumer.subscribe(GROUP_TOPICS)
+    got: dict[Place, list[tuple[int, Any, Any]]] = {place: [] for place in places}
+    left, deadline = set(places), time.monotonic() + LIMIT_S
+    try:
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{group} did not come to the end of {sorted(left)}")
+            for message in consumer.consume(500, timeout=1):
+                place, error = (message.topic(), message.partition()), message.error()
+                if error is None:
+                    got[place].append((message.offset(), message.key(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(place)
+                else:
+                    raise KafkaException(error)
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return got
 
 
 def make_saved_topics(cluster: Three, line: str) -> None:
@@ -306,7 +372,7 @@ def until_settled(bootstrap: str) -> None:
         time.sleep(1)
 
 
-def try_seed(seed: int, place: Path, release: str, nodes: Nodes) -> tuple[list[str], list[str]]:
+def try_seed(seed: int, place: Path, release: str, nodes: Nodes, way: Hosts) -> tuple[list[str], list[str]]:
     """What happened and what is wrong, of a seed."""
     files = Files(place, replicas=3)
     dead = DeadThree(
@@ -321,7 +387,7 @@ def try_seed(seed: int, place: Path, release: str, nodes: Nodes) -> tuple[list[s
         eligible=False,
         into=NODES,
     )
-    lost = LostCluster(seed, place, dead, nodes)
+    lost = LostCluster(seed, place, dead, nodes, way)
     lost.live(4)
     shutil.rmtree(dead.directory)
     wrong = [f"{kind}: {sentence}" for kind in lost.told for sentence in lost.start_at(kind)]
@@ -334,13 +400,17 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=1, help="odd seeds have a dynamic quorum")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--release", default=NEWER_KAFKA_VERSION)
+    parser.add_argument("--apart", type=float, default=0.0, help="seconds between the hosts' runs")
+    parser.add_argument("--leaders", action="store_true")
+    parser.add_argument("--controller-first", action="store_true")
     asked, differing = parser.parse_args(words), 0
+    way = Hosts(asked.apart, asked.leaders, asked.controller_first)
     with tempfile.TemporaryDirectory(prefix="restored-nodes-") as work:
         nodes = Nodes(Path(work))
         try:
             for seed in range(asked.first, asked.first + asked.count):
                 with tempfile.TemporaryDirectory(prefix=f"restored-{seed}-") as place:
-                    story, wrong = try_seed(seed, Path(place), asked.release, nodes)
+                    story, wrong = try_seed(seed, Path(place), asked.release, nodes, way)
                 differing += len(wrong)
                 sys.stdout.write(f"seed {seed}, {asked.release}: {len(wrong)} wrong; {'; '.join(story)}\n")
                 sys.stdout.writelines(f"  {sentence}\n" for sentence in wrong)

@@ -34,7 +34,8 @@ class Cluster:
     """The replicas of a cluster by partition, its newest metadata (None: none was given), also as
     `rebuild` reads it (`image`), and what is missing.
 
-    `aside` are directories that no broker serves: a move's source or target, strays, deleted ones. `remarks` are
+    `aside` are directories that no broker serves: a move's source or target, strays, deleted ones. `unknown` are topics
+    that the controllers which are given do not know, as a broker's copy of the metadata is newer. `remarks` are
     sentences.
     """
 
@@ -47,6 +48,7 @@ class Cluster:
     missing: list[Missing] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     nodes: set[int] = field(default_factory=set)
+    unknown: frozenset[str] = frozenset()
 
     @property
     def brokers(self) -> set[int]:
@@ -92,6 +94,11 @@ def assembled(hosts: Sequence[HostFacts]) -> Cluster:
             offsets = cluster.groups.setdefault(TopicPartition(row.topic, row.partition), {})
             offsets[row.group] = max(row.offset, offsets.get(row.group, row.offset))
     cluster.missing = list(_missing(cluster, places))
+    controllers = _controllers(cluster, images)
+    if controllers is not None and cluster.metadata is not None and controllers.end < cluster.metadata.end:
+        ids = {topic.topic_id for topic in controllers.topics}
+        cluster.unknown = frozenset(topic.name for topic in cluster.metadata.topics if topic.topic_id not in ids)
+        cluster.remarks += _unknown_topics(cluster, controllers, cluster.metadata)
     cluster.remarks += _remarks(cluster, hosts, images)
     return cluster
 
@@ -168,6 +175,22 @@ def _missing(cluster: Cluster, places: Iterable[tuple[HostFacts, DirectoryFacts]
         ids.setdefault(directory.node, []).extend([directory.directory_id] if directory.directory_id else [])
     held = {key: {copy.node for copy in group} for key, group in cluster.copies.items()}
     yield from missing_directories(cluster.image, ids, held)
+
+
+def _controllers(cluster: Cluster, images: Iterable[MetadataFacts]) -> MetadataFacts | None:
+    """Returns the newest metadata of nodes that are controllers alone, None if none of theirs is given."""
+    brokers = set() if cluster.image is None else cluster.image.brokers.keys()
+    return max((image for image in images if image.node not in brokers), key=lambda image: image.end, default=None)
+
+
+def _unknown_topics(cluster: Cluster, controllers: MetadataFacts, newest: MetadataFacts) -> Iterator[str]:
+    if cluster.unknown:
+        yield (
+            f"{controllers.source} is a controller's metadata and ends at offset {controllers.end}, before"
+            f" {newest.source}, which ends at {newest.end}: it lacks {', '.join(sorted(cluster.unknown))}, whose"
+            " partitions brokers set aside as strays; no line elects leaders for them. If another controller knows"
+            " them, give its log directory, too; else `seglog doctor` says how to bring their records back"
+        )
 
 
 def _remarks(cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[MetadataFacts]) -> Iterator[str]:

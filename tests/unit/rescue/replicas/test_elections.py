@@ -92,3 +92,23 @@ def test_a_broker_without_a_copy_of_a_topic_with_unclean_elections_starts_later(
         " broker 2 leads, and all is lost",
     )
     assert (report.start.order, report.start.leaders, report.start.elected) == ((2, 1), {"orders-0": 2}, {})
+
+
+def test_no_line_elects_a_leader_of_a_topic_that_the_controllers_do_not_know(tmp_path: Path) -> None:
+    """They were backed up before the brokers, and `clicks` was made in between: the line would fail."""
+    partitions = {"orders-0": [0] * 3, "clicks-0": [0] * 3}
+    one = broker_directory(tmp_path / "1", 1, partitions)
+    two = broker_directory(tmp_path / "2", 2, {name: [*epochs, 0] for name, epochs in partitions.items()})
+    controller = broker_directory(tmp_path / "9", 9, {})
+    before = [*map(registration, (1, 2)), *topic_records("orders", [[1, 2]], isr=[1])]
+    write_metadata_log(controller, before)
+    write_metadata_log(one, [*before, *topic_records("clicks", [[1, 2]], isr=[1])])
+    report = report_of(one, two, controller)
+    assert "orders-0" in report.start.leaders and "clicks-0" not in report.start.leaders
+    assert not any("clicks" in step.contents + step.why + "".join(step.lines) for step in report.steps)
+    (remark,) = [each for each in report.cluster.remarks if "whose partitions brokers set aside" in each]
+    assert "it lacks clicks, " in remark
+    write_metadata_log(controller, [*before, *topic_records("clicks", [[1, 2]], isr=[1])])
+    report = report_of(one, two, controller)
+    assert "clicks-0" in report.start.leaders and any("clicks-0" in step.why for step in report.steps)
+    assert not any("set aside" in each for each in report.cluster.remarks)
