@@ -140,11 +140,11 @@ def compare(
         raise NotALogError(request.sources[0], "neither a partition nor a topic is known there")
     unclean = cluster.unclean_topics
     missing = {missing.node for missing in cluster.missing if missing.is_whole}
-    known = [verdict for verdict in compared if verdict.partition.topic not in cluster.unknown]
-    in_question = [verdict for verdict in known if not verdict.agrees]
+    partitions = [verdict for verdict in compared if verdict.partition.topic not in cluster.unknown]
+    in_question = [verdict for verdict in partitions if not verdict.agrees]
     start = best_start(in_question, cluster.brokers - missing, unclean)
     asked = {verdict.partition.topic for verdict in in_question}
-    lines = steps(cluster, known, start, [topic for topic in unclean if topic in asked])
+    lines = steps(cluster, partitions, start, [topic for topic in unclean if topic in asked])
     return ReplicasReport(cluster, compared, start, tuple(lines))
 
 
