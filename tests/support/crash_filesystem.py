@@ -18,13 +18,13 @@ import errno
 import os
 import random
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from seglog.errors import RefusedError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode, read_one_by_one
 from tests.support.crash_model import Directory, Node, Step, commit, directories_of, names_after_crash, set_name
 
 
@@ -337,6 +337,9 @@ class CrashFileSystem:
             if file.size() > limit:
                 raise RefusedError(f"{path}: {file.size()} bytes are more than the {limit} that are read at once")
             return file.read_at(0, file.size())
+
+    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
+        return read_one_by_one(self, directory, names, limit)
 
     def link(self, source: Path, target: Path) -> None:
         self.check_power()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, Self
@@ -232,6 +232,10 @@ class FileSystem(Protocol):
         """Returns a whole small file. Raises RefusedError if it is larger than `limit` bytes."""
         ...
 
+    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
+        """Returns whole small files in `directory`, in order: as `read_bytes`, and quicker than asking for each."""
+        ...
+
     def link(self, source: Path, target: Path) -> None:
         """Makes `target` a second name of the file `source` (a hard link)."""
         ...
@@ -240,6 +244,11 @@ class FileSystem(Protocol):
 def read_whole(file: File, limit: int) -> bytes:
     """Returns all bytes of an open file. Raises RefusedError if it has more than `limit`."""
     return file.read_at(0, require_size(file, limit))
+
+
+def read_one_by_one(fs: FileSystem, directory: Path, names: Iterable[str], limit: int) -> list[bytes]:
+    """`FileSystem.read_each`, where nothing is quicker than asking for each."""
+    return [fs.read_bytes(directory / name, limit) for name in names]
 
 
 def leads_nowhere(fs: FileSystem, path: Path) -> bool:
@@ -349,6 +358,19 @@ class PassingFile:
         self.close()
 
 
+class OpeningEach:
+    """The reading of whole files where nothing is quicker than opening each."""
+
+    def read_bytes(self: FileSystem, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            return read_whole(file, limit)
+
+    def read_each(
+        self: FileSystem, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT
+    ) -> Sequence[bytes]:
+        return read_one_by_one(self, directory, names, limit)
+
+
 class PassingFileSystem:
     """Passes every call on to `below`."""
 
@@ -396,6 +418,9 @@ class PassingFileSystem:
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._below.read_bytes(path, limit)
+
+    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
+        return read_one_by_one(self, directory, names, limit)  # what is below would not see who overrides the others
 
     def link(self, source: Path, target: Path) -> None:
         self._below.link(source, target)

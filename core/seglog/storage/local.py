@@ -20,14 +20,21 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import RefusedError
 from seglog.storage import links
-from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode, read_whole
+from seglog.storage.filesystem import (
+    READ_BYTES_LIMIT,
+    Access,
+    FileStatus,
+    OpenMode,
+    read_one_by_one,
+    read_whole,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -293,6 +300,36 @@ class LocalFileSystem:
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
             return read_whole(file, limit)
+
+    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
+        if type(self).open is not LocalFileSystem.open:  # which sees each file
+            return read_one_by_one(self, directory, names, limit)
+        descriptor = self._open_directory(directory)
+        try:
+            contents = []
+            for name in names:
+                data = self._read_within(descriptor, name, limit)
+                contents.append(self.read_bytes(directory / name, limit) if data is None else data)
+            return contents
+        finally:
+            os.close(descriptor)
+
+    def _read_within(self, directory: int, name: str, limit: int) -> bytes | None:
+        """Returns a file of an open directory; None if it is anything else, or if it cannot be read at once."""
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | _ALWAYS | _NO_ACCESS_TIME, dir_fd=directory)
+        except OSError:
+            return None  # a link, another user's file: `read_bytes` follows, or raises
+        try:
+            self._opened(descriptor)
+            status = os.fstat(descriptor)
+            is_small = stat.S_ISREG(status.st_mode) and status.st_size <= min(limit, _UNCHECKED_READ_SIZE)
+            data = os.pread(descriptor, status.st_size, 0) if is_small else b""
+            return data if is_small and len(data) == status.st_size else None
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
     def link(self, source: Path, target: Path) -> None:
         with links.entries_of(source, target) as (old, new):

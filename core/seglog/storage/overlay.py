@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.storage.filesystem import (
-    READ_BYTES_LIMIT,
     File,
     FileStatus,
     FileSystem,
+    OpeningEach,
     OpenMode,
     PassingFileSystem,
     VirtualFile,
-    read_whole,
     write_atomically,
 )
 from seglog.storage.frozen import VanishedError
@@ -204,7 +203,7 @@ class OverlayFile(VirtualFile):
         self._contents.status = status._replace(owner=owner, group=group, mode=access.mode & 0o666)
 
 
-class OverlayFileSystem:
+class OverlayFileSystem(OpeningEach):
     """`below` with changes in memory. Directories are created in memory, too; moving directories is not supported."""
 
     def __init__(self, below: FileSystem) -> None:
@@ -354,10 +353,6 @@ class OverlayFileSystem:
 
     def reads_at_once(self, path: Path) -> int:
         return self._below.reads_at_once(path)
-
-    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        with self.open(path, "r") as file:
-            return read_whole(file, limit)
 
     def link(self, source: Path, target: Path) -> None:
         if self.status(target) is not None:

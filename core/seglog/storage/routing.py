@@ -130,6 +130,9 @@ class RoutingFileSystem(PassingFileSystem):
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._of(path).read_bytes(path, limit)
 
+    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
+        return self._of(directory).read_each(directory, names, limit)
+
     def _of(self, path: Path) -> FileSystem:
         return self._opening() if isinstance(path, RemotePath) else self._below
 

@@ -141,7 +141,7 @@ class _Contents:
 def _read(fs: FileSystem, directory: Path) -> _Contents | None:
     """Returns the contents of a directory, None if anything else than the files of a log is there."""
     contents = _Contents(fs.entries(directory), {kind: {} for kind in (*_KINDS, *_SMALL_FILES)})
-    files: list[tuple[FileKind | str, int, Path, int]] = []
+    files: list[tuple[FileKind | str, int, str, int]] = []
     total = 0
     for name, status in contents.entries:
         parsed = parse_file_name(name)
@@ -152,39 +152,41 @@ def _read(fs: FileSystem, directory: Path) -> _Contents | None:
         if parsed is not None and parsed.kind in _KINDS and parsed.state is FileState.LIVE:
             if parsed.kind is FileKind.LOG:
                 contents.written[parsed.offset] = status.modified_ms
-            files.append((parsed.kind, parsed.offset, directory / name, status.size))
+            files.append((parsed.kind, parsed.offset, name, status.size))
         elif name in _SMALL_FILES:
-            files.append((name, 0, directory / name, status.size))
+            files.append((name, 0, name, status.size))
         else:
             return None
-    for kind, offset, path, size in files:
+    whole = [name for kind, _, name, size in files if size and (kind not in _ENTRY_BYTES or size <= FRONT_BYTES)]
+    held: dict[str, bytes] = dict(zip(whole, fs.read_each(directory, whole), strict=True))
+    for kind, offset, name, size in files:
         entry_bytes = _ENTRY_BYTES.get(kind)
-        data = _read_whole(fs, path, size) if entry_bytes is None else _read_entries(fs, path, size, entry_bytes)
+        if size and name not in held:
+            data = _written(fs, directory / name, size, entry_bytes or 1)
+        else:
+            data = held.get(name, b"")
+            data = data if len(data) == size else None
+        if data is not None and entry_bytes is not None:
+            data = _entries(data, size, entry_bytes)
+            if data is not None and len(data) < size:
+                contents.padded.add(offset)
         if data is None:
             return None
-        if entry_bytes is not None and len(data) < size:
-            contents.padded.add(offset)
         contents.files[kind][offset] = data
     return contents
 
 
-def _read_whole(fs: FileSystem, path: Path, size: int) -> bytes | None:
-    data = fs.read_bytes(path) if size else b""
-    return data if len(data) == size else None
-
-
-def _read_entries(fs: FileSystem, path: Path, size: int, entry_bytes: int) -> bytes | None:
+def _entries(data: bytes, size: int, entry_bytes: int) -> bytes | None:
     """Returns the entries of an index up to the last that is not zero, None for a broken or too large one."""
-    if size % entry_bytes:
-        return None
-    if size <= FRONT_BYTES:
-        data = _read_whole(fs, path, size)
-    else:
-        with fs.open(path, "r") as file:
-            data = written_bytes(file, entry_bytes) if file.size() == size else None
-    if data is None or len(data) > _MOST_BYTES:
+    if size % entry_bytes or len(data) > _MOST_BYTES:
         return None
     return data[: -(-len(data.rstrip(b"\0")) // entry_bytes) * entry_bytes]
+
+
+def _written(fs: FileSystem, path: Path, size: int, entry_bytes: int) -> bytes | None:
+    """Returns what is written of a large index, None if its size is another one by now."""
+    with fs.open(path, "r") as file:
+        return written_bytes(file, entry_bytes) if file.size() == size else None
 
 
 class _Batch(NamedTuple):

@@ -21,12 +21,11 @@ from seglog.clock import Clock, SystemClock
 from seglog.errors import GONE, RefusedError
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import (
-    READ_BYTES_LIMIT,
     File,
     FileStatus,
+    OpeningEach,
     OpenMode,
     ReadOnlyFile,
-    read_whole,
     refuse_to_write,
 )
 from seglog.storage.traffic import Traffic
@@ -145,7 +144,7 @@ class _Root:
     device: int
 
 
-class RemoteFileSystem(ReadOnlyFileSystem):
+class RemoteFileSystem(OpeningEach, ReadOnlyFileSystem):
     """The file system of all RemotePaths. Opens a store on its first use.
 
     `settings` override the environment's. `open_root` returns the ObjectStore of a bucket or host; by default obstore's
@@ -212,10 +211,6 @@ class RemoteFileSystem(ReadOnlyFileSystem):
 
     def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (the same for all stores)
         return self.limits.requests_at_once
-
-    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        with self.open(path, "r") as file:
-            return read_whole(file, limit)
 
     def forget_listings(self) -> None:
         """Drops all listings, so that later calls list again."""

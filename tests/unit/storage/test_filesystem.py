@@ -20,7 +20,7 @@ from seglog_stores.tiers.view import TierFileSystem
 from tests.support.log_files import FS, files_of
 
 # Every method of the protocol stands in one of two tables, reading or changing.
-LOOKING = {"status", "list", "entries", "read_bytes", "free_bytes", "reads_at_once"}
+LOOKING = {"status", "list", "entries", "read_bytes", "read_each", "free_bytes", "reads_at_once"}
 CHANGES: dict[str, Callable[[FileSystem, Path], object]] = {
     "open r+": lambda fs, path: fs.open(path, "r+"),
     "open create": lambda fs, path: fs.open(path, "create"),
