@@ -34,7 +34,7 @@ from seglog_cli.session import Session
 from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
-    from seglog.format.snapshot_manifest import Snapshot
+    from seglog_rescue.backup.summaries import SnapshotSummary
     from seglog_rescue.operations.backup import BackupOutcome, BackupRequest
     from seglog_rescue.operations.backup_service import RunOfBackup
 
@@ -256,11 +256,12 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
       seglog backup list /mnt/backup
     """
     from seglog.errors import CorruptTierError
+    from seglog_rescue.backup.summaries import Summaries
 
-    opened, rows, damaged = opened_repository(repository), [], 0
+    opened, summaries, rows, damaged = opened_repository(repository), Summaries(), [], 0
     for identity in opened.ids():
         try:
-            snapshot = opened.read(identity)
+            snapshot = summaries.of(opened.manifest(identity))
         except CorruptTierError as error:
             damaged += 1
             session.console.warning(str(error))
@@ -270,7 +271,6 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
         if session.as_json:
             session.console.json(_snapshot_fields(snapshot))
         rows.append(_row(snapshot))
-        del snapshot  # before the next one is read: they are large
     code = ExitCode.FOUND if damaged else ExitCode.DONE
     if session.as_json:
         counts = {"snapshots": len(rows), "damaged": damaged}
@@ -282,19 +282,18 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
     return code
 
 
-def _row(snapshot: Snapshot) -> tuple[str, ...]:
-    partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
+def _row(snapshot: SnapshotSummary) -> tuple[str, ...]:
     return (
         snapshot.id,
         time_cell(snapshot.ended_ms),
-        ", ".join(directory.path for directory in snapshot.directories),
-        str(len(partitions)),
+        ", ".join(directory.path for directory, _ in snapshot.directories),
+        str(snapshot.partitions),
         bytes_text(snapshot.size),
-        str(sum(len(partition.damage) for partition in partitions)),
+        str(snapshot.damaged),
     )
 
 
-def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
+def _snapshot_fields(snapshot: SnapshotSummary) -> dict[str, Any]:
     directories = [
         {
             "path": directory.path,
@@ -302,9 +301,9 @@ def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
             "node_id": directory.node_id,
             "directory_id": directory.directory_id,
             "clean": directory.clean,
-            "partitions": len(directory.partitions),
+            "partitions": partitions,
         }
-        for directory in snapshot.directories
+        for directory, partitions in snapshot.directories
     ]
     return {
         "type": "snapshot",
@@ -314,7 +313,7 @@ def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
         "uncommitted": snapshot.uncommitted,
         "leaders": snapshot.leaders,
         "size": snapshot.size,
-        "damaged": sum(len(each.damage) for directory in snapshot.directories for each in directory.partitions),
+        "damaged": snapshot.damaged,
         "directories": directories,
     }
 

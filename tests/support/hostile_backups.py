@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -35,6 +36,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_rescue.backup import sending
 from seglog_rescue.backup.repository import Repository, digest_of
 from seglog_rescue.backup.restoring import damage_of, restore_snapshots, size_of, verify_snapshots
+from seglog_rescue.backup.summaries import SnapshotSummary, Summaries
 from seglog_rescue.operations.backup import BackupRequest, backup, chosen_snapshots
 from seglog_stores.tiers.snapshots import ShownSnapshot, files_of_kept
 from tests.support.command_line import ended
@@ -192,10 +194,12 @@ class Trial:
     def _try(self, identity: str) -> None:
         repository = self.repositories.repository
         manifest = repository.manifest_path(identity)
+        listed = self._listed(identity)
         try:
             snapshot = repository.read(identity)
         except CorruptTierError as error:
             assert str(manifest) in str(error), error
+            assert str(listed) == str(error), "it is listed as something else"
             self.outcomes["refused"] += 1
             self._require_refusal(identity)
             return
@@ -203,7 +207,10 @@ class Trial:
             assert self._is_named(error), error
             self.outcomes["refused"] += 1
             return
-        [str(line) for line in damage_of(snapshot)]
+        damage = [str(line) for line in damage_of(snapshot)]
+        assert isinstance(listed, SnapshotSummary), listed
+        counted = [(replace(each, partitions=()), len(each.partitions)) for each in snapshot.directories]
+        assert (list(listed.directories), listed.size, listed.damaged) == (counted, snapshot.size, len(damage))
         checked = verify_snapshots(repository, [identity], 1, random.Random(1), lambda _: None)
         made = self._restored(identity)
         right = self._content(snapshot)
@@ -216,6 +223,17 @@ class Trial:
             assert made == right, "it restored something else"
             self.outcomes["restored as it says" + (", overlaps told" if checked.problems else "")] += 1
         self._read_in_place(snapshot, right)
+
+    def _listed(self, identity: str) -> SnapshotSummary | SeglogError | OSError:
+        """What a list says of a manifest after the others, with which it has lines in common."""
+        repository, summaries = self.repositories.repository, Summaries()
+        for other in self.repositories.ids:
+            if other != identity:
+                summaries.of(repository.manifest(other))
+        try:
+            return summaries.of(repository.manifest(identity))
+        except (SeglogError, OSError) as error:
+            return error
 
     def _require_refusal(self, identity: str) -> None:
         """The other commands refuse it as well, and go on with others."""

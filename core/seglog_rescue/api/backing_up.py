@@ -16,7 +16,8 @@ from seglog.api.erasing import Erasing, ErasureKeywords
 from seglog.arguments import flag, number, several
 from seglog.clock import Clock
 from seglog.errors import ArgumentError
-from seglog.format.snapshot_manifest import Snapshot
+from seglog.format.snapshot_manifest import Part, Snapshot
+from seglog.format.snapshot_reading import KnownLines
 from seglog.operations.redact import RedactionReport
 from seglog.operations.workspace import (
     CommonArguments,
@@ -120,7 +121,8 @@ def snapshots(repository: Location, **common: Unpack[CommonArguments]) -> list[S
     The example of `backup` shows it.
     """
     opened_repository = _opened(repository, common)
-    return [opened_repository.read(identity) for identity in opened_repository.ids()]
+    known = KnownLines[Part](lambda part: part)  # what snapshots have in common is in memory once
+    return [opened_repository.manifest(identity).snapshot(known) for identity in opened_repository.ids()]
 
 
 @public

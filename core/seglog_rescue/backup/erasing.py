@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from seglog import layout
 from seglog.format.filenames import FileKind
-from seglog.format.snapshot_manifest import Snapshot, StoredFile, StoredPartition
+from seglog.format.snapshot_manifest import Part as ManifestPart
+from seglog.format.snapshot_manifest import StoredDirectory, StoredFile, StoredPartition
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.redaction.finding import TouchedSegment
-from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, tail_of_extents, with_files
+from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, moved_part, tail_of_extents
 
 _NOT_THE_SOURCES = 1 << 63  # of an inode: the next run does not take a rewritten file for the one at the source
 
@@ -53,29 +54,32 @@ class ManifestChange:
     logs: TouchedLogs
     without_indexes: bool  # of touched logs
     _indexes: dict[tuple[Extents, Extents], Extents] = field(default_factory=dict)
-    _tails: dict[Extents, int] = field(default_factory=dict)  # of files that became others
+    _changed: set[Extents] = field(default_factory=set)  # of files that became others
+    _tails: dict[Extents, int] = field(default_factory=dict)
+    _known: KnownLines[bool] = field(init=False)  # whether they change
 
-    def of(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the snapshot as it becomes; what it then names is stored, and was read back. Raises CorruptTierError,
-        OSError.
+    def __post_init__(self) -> None:
+        self._known = KnownLines(lambda part: self._part(part) != part)
+
+    def of(self, manifest: Manifest) -> Manifest:
+        """Returns the manifest as it becomes, itself if nothing in it does; what it then names is stored, and was read
+        back. Raises CorruptTierError, OSError.
         """
-        changed: set[Extents] = set()
-        moved = with_files(
-            snapshot, lambda partition: self._partition(partition, changed), partial(moved_file, self.mover, "")
-        )
+        self._known.take(manifest)
         self.mover.finish()
-        for extents in changed - self._tails.keys():
+        for extents in self._changed - self._tails.keys():
             self._tails[extents] = tail_of_extents(self.mover.repository, extents)
+        return manifest.changed(self._known, self._with_tails)
 
-        def with_tail(file: StoredFile) -> StoredFile:
-            return replace(file, tail=self._tails[file.extents]) if file.extents in changed else file
+    def _with_tails(self, part: ManifestPart) -> ManifestPart:
+        anew = self._part(part)
+        files = (replace(file, tail=self._tails.get(file.extents, file.tail)) for file in anew.files)
+        return replace(anew, files=tuple(files))
 
-        def with_tails(partition: StoredPartition) -> StoredPartition:
-            return replace(partition, files=tuple(map(with_tail, partition.files)))
+    def _part(self, part: ManifestPart) -> ManifestPart:
+        return moved_part(self.mover, part) if isinstance(part, StoredDirectory) else self._partition(part)
 
-        return with_files(moved, with_tails, with_tail) if changed else moved
-
-    def _partition(self, partition: StoredPartition, changed: set[Extents]) -> StoredPartition:
+    def _partition(self, partition: StoredPartition) -> StoredPartition:
         folder = folder_of(partition)
         logs: dict[str, Sequence[Part]] = {}
         of_index: dict[str, tuple[Extents, dict[int, tuple[int, int]]]] = {}  # by name: its log, changed sizes in it
@@ -108,7 +112,7 @@ class ManifestChange:
             else:
                 files.append(moved_file(self.mover, folder, file))
                 continue
-            changed.add(extents)
+            self._changed.add(extents)
             files.append(replace(file, inode=file.inode | _NOT_THE_SOURCES, extents=extents))
         if not logs:
             return replace(partition, files=tuple(files))

@@ -6,15 +6,21 @@ whole; only what no manifest names is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seglog.format.checksum import crc32c
-from seglog.format.snapshot_manifest import TAIL_BYTES, Extent, Snapshot, StoredFile, StoredPartition
+from seglog.format.snapshot_manifest import (
+    TAIL_BYTES,
+    Extent,
+    Part,
+    StoredDirectory,
+    StoredFile,
+    StoredPartition,
+)
 from seglog.storage.filesystem import File
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.backup.repository import Repository
@@ -91,36 +97,15 @@ def folder_of(partition: StoredPartition) -> str:
     return f"{partition.name}/{partition.topic_id or '_'}"
 
 
-def with_files(
-    snapshot: Snapshot,
-    partition_of: Callable[[StoredPartition], StoredPartition],
-    file_of: Callable[[StoredFile], StoredFile],
-) -> Snapshot:
-    """Returns a snapshot with other partitions, and other files of its log directories."""
-    directories = tuple(
-        replace(
-            directory,
-            files=tuple(map(file_of, directory.files)),
-            partitions=tuple(map(partition_of, directory.partitions)),
-        )
-        for directory in snapshot.directories
-    )
-    return replace(snapshot, directories=directories)
-
-
 def moved_file(mover: ExtentMover, folder: str, file: StoredFile) -> StoredFile:
     """Returns a file without extents in objects that go."""
     return replace(file, extents=mover.moved(file.name, folder, file.extents))
 
 
-def moved_snapshot(mover: ExtentMover, snapshot: Snapshot) -> Snapshot:
-    """Returns a snapshot without extents in objects that go."""
-
-    def moved_partition(partition: StoredPartition) -> StoredPartition:
-        folder = folder_of(partition)
-        return replace(partition, files=tuple(moved_file(mover, folder, file) for file in partition.files))
-
-    return with_files(snapshot, moved_partition, partial(moved_file, mover, ""))
+def moved_part(mover: ExtentMover, part: Part) -> Part:
+    """Returns a part of a manifest without extents in objects that go."""
+    folder = "" if isinstance(part, StoredDirectory) else folder_of(part)
+    return replace(part, files=tuple(moved_file(mover, folder, file) for file in part.files))
 
 
 def tail_of_extents(repository: Repository, extents: Extents) -> int:

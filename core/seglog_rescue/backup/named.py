@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from seglog.format.snapshot_manifest import PACKS, Snapshot
+from seglog.format.snapshot_manifest import PACKS, Part
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog_rescue.backup.repository import Repository
 
 
@@ -15,16 +16,24 @@ class NamedObjects:
         self.objects: set[str] = set()
         self.packs: dict[str, set[str]] = {}  # by snapshot
         self._ranges: dict[str, set[int]] = {}  # by object: positions and sizes, in one number each
+        self.lines = KnownLines(self._packs)
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Takes a manifest."""
-        packs = self.packs.setdefault(snapshot.id, set())
-        for file in snapshot.all_files():
+    def take(self, manifest: Manifest) -> None:
+        """Takes a manifest. Raises CorruptTierError; what it then has taken stays."""
+        packs = self.packs.setdefault(manifest.id, set())
+        for _, of_line in manifest.lines(self.lines):
+            packs |= of_line
+
+    def _packs(self, part: Part) -> frozenset[str]:
+        """Takes what a line names; returns its packs."""
+        packs: set[str] = set()
+        for file in part.files:
             for extent in file.extents:
                 self.objects.add(extent.object)
                 self._ranges.setdefault(extent.object, set()).add(extent.position << 64 | extent.size)
                 if extent.object.startswith(f"{PACKS}/"):
                     packs.add(extent.object)
+        return frozenset(packs)
 
     def sparse(self, repository: Repository, least: float = 1) -> frozenset[str]:
         """Returns the objects of which less than a share is named, and not nothing. Raises OSError."""

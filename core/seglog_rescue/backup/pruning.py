@@ -19,14 +19,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from seglog.errors import RefusedError
-from seglog.format.snapshot_manifest import Snapshot, is_folder_of_manifests
+from seglog.format.snapshot_manifest import Part, is_folder_of_manifests
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog_rescue.backup.erasures import (
     known_erasures,
     require_no_erasure,
     require_no_erasure_since,
     unfinished_erasure,
 )
-from seglog_rescue.backup.moving import ExtentMover, moved_snapshot
+from seglog_rescue.backup.moving import ExtentMover, moved_part
 from seglog_rescue.backup.named import NamedObjects
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_stores.tiers.snapshots import ended_ms, source_of
@@ -103,18 +104,15 @@ def prune(
     done = PrunedBackup(sorted(stay), [identity for identity in ids if identity not in stay])
     named = NamedObjects()
     for identity in ids:  # all are read before anything is removed, and before copies are listed: none falls between
-        snapshot = repository.read(identity)
-        if identity in stay or grace_ms:
-            named.take(snapshot)
-        del snapshot  # before the next one is read
+        (named if identity in stay or grace_ms else NamedObjects()).take(repository.manifest(identity))
     aside = {identity: _set_aside_ms(repository, identity) for identity in repository.ids(PRUNED)}
     waiting = {identity for identity, moment in aside.items() if moment > now_ms - grace_ms}
     fixed = {name for identity in waiting & stay for name in named.packs[identity]}  # of manifests that are listed
     for identity in waiting:
-        named.take(repository.read(identity, PRUNED))
+        named.take(repository.manifest(identity, PRUNED))
     if not dry_run:
         for identity in done.removed:
-            _set_aside(repository, repository.read(identity), waiting)
+            _set_aside(repository, repository.manifest(identity), waiting)
             repository.discard_manifest(identity)
     listed = {name for identity in stay for name in named.packs[identity] if name not in fixed}
     going = named.sparse(repository, LEAST_NAMED) & listed  # a manifest is not replaced twice while a copy waits
@@ -124,7 +122,7 @@ def prune(
     if going and not dry_run:
         named.objects |= _without_packs(repository, changing, going, waiting)
     for identity in set(repository.ids()) - set(ids):  # of a run that ended meanwhile
-        named.objects |= repository.read(identity).objects()
+        named.take(repository.manifest(identity))
     require_no_erasure_since(repository, erasures)  # after which other manifests count
     done.objects, done.bytes = remove_unnamed(repository, named.objects, now_ms - grace_ms, dry_run=dry_run)
     if not dry_run:
@@ -140,20 +138,25 @@ def _without_packs(
 ) -> set[str]:
     """Stores what snapshots name of packs in other ones, and replaces their manifests; returns what these name."""
     erasures, mover = require_no_erasure(repository), ExtentMover(repository, going)
+
+    def moved(part: Part) -> Part:
+        return moved_part(mover, part)
+
+    moves, in_use = KnownLines(lambda part: moved(part) != part), NamedObjects()
     for identity in changing:  # one at a time is in memory
-        moved_snapshot(mover, repository.read(identity))
+        moves.take(repository.manifest(identity))
     mover.finish()
-    in_use: set[str] = set()
     for identity in changing:
-        snapshot = repository.read(identity)
-        anew = moved_snapshot(mover, snapshot)
+        manifest = repository.manifest(identity)
+        moves.take(manifest)  # of another prune, perhaps, which has replaced it meanwhile
         mover.finish()
+        anew = manifest.changed(moves, moved)
         require_no_erasure_since(repository, erasures)
-        if anew != snapshot:  # or else another prune has replaced it meanwhile
-            _set_aside(repository, snapshot, waiting)
+        in_use.take(anew)  # which reads all of it
+        if anew is not manifest:
+            _set_aside(repository, manifest, waiting)
             repository.replace(anew)
-        in_use |= anew.objects()
-    return in_use
+    return in_use.objects
 
 
 def remove_unnamed(
@@ -183,15 +186,15 @@ def _discard_forgotten_folders(repository: Repository) -> None:
             replace(repository, folder=name).discard_manifests()
 
 
-def _set_aside(repository: Repository, snapshot: Snapshot, waiting: Collection[str]) -> None:
+def _set_aside(repository: Repository, manifest: Manifest, waiting: Collection[str]) -> None:
     """Copies a manifest to those that were pruned; its period begins now. What an earlier copy of it names that waits
     stays in it: a run may have begun before that was replaced.
     """
-    if snapshot.id in waiting:
-        earlier = repository.read(snapshot.id, PRUNED)
-        if earlier.directories != snapshot.directories:
-            snapshot = replace(snapshot, directories=(*snapshot.directories, *earlier.directories))
-    repository.replace(snapshot, PRUNED)
+    if manifest.id in waiting:
+        earlier = repository.manifest(manifest.id, PRUNED)
+        if earlier.data != manifest.data:
+            manifest = manifest.joined(earlier)
+    repository.replace(manifest, PRUNED)
 
 
 def _set_aside_ms(repository: Repository, identity: str) -> int:

@@ -28,8 +28,8 @@ from seglog.format.snapshot_manifest import (
     Extent,
     Snapshot,
     format_snapshot,
-    parse_snapshot,
 )
+from seglog.format.snapshot_reading import Manifest
 from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileStatus, FileSystem
@@ -128,23 +128,16 @@ class Repository(Snapshots):
             raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
         return len(data)
 
-    def replace(self, snapshot: Snapshot, folder: str | None = None) -> None:
-        """Puts a manifest in the place of the one with its id, if there is one, durably and as a whole. It is read
-        before. Raises CorruptTierError, OSError.
+    def replace(self, manifest: Manifest, folder: str | None = None) -> None:
+        """Puts a manifest in the place of the one with its id, if there is one, durably and as a whole. Whoever has
+        made it has read all of it.
         """
-        data, name = format_snapshot(snapshot), self.manifest_name(snapshot.id, folder)
-        parse_snapshot(data, self.place / name, snapshot.id)
-        self.put(name, (data,), len(data))
+        self.put(self.manifest_name(manifest.id, folder), (manifest.data,), len(manifest.data))
 
     def create(self, name: str, data: bytes) -> bool:
         """Makes a small object unless the name exists, durably; then returns False."""
         self._ensure((self.place / name).parent)
         return self.fs.create(self.place / name, data)
-
-    def copy(self, identity: str, target: Repository) -> None:
-        """Makes the same manifest in another folder, durably and as a whole."""
-        data = self.fs.read_bytes(self.manifest_path(identity), SNAPSHOT_BYTES_LIMIT)
-        target.put(target.manifest_name(identity), (data,), len(data))
 
     def discard_manifest(self, identity: str, folder: str | None = None) -> None:
         """Removes a manifest, durably."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from seglog.errors import CorruptTierError, RefusedError
-from seglog.format.snapshot_manifest import Extent, Snapshot, StoredDirectory, StoredFile, directory_names
+from seglog.format.snapshot_manifest import Extent, Part, Snapshot, StoredDirectory, StoredFile, directory_names
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory
 from seglog.storage.filesystem import FileSystem
@@ -109,31 +112,24 @@ def verify_snapshots(
 
     Raises OSError for a store that fails. What a disk cannot read is a problem, as what is missing is.
     """
-    done, named = CheckedBackup(), dict[Extent, list[str]]()
+    done, named = CheckedBackup(), _NamedExtents()
     for identity in identities:
         done.snapshots += 1
         try:
-            snapshot = repository.read(identity)
+            named.take(repository.manifest(identity))
         except CorruptTierError as error:
             done.problems.append((error, (identity,)))
-            continue
         except FileNotFoundError:
-            done.snapshots -= 1
-            continue  # pruned meanwhile
-        for file in snapshot.all_files():
-            for extent in file.extents:
-                holders = named.setdefault(extent, [])
-                if not holders or holders[-1] != identity:
-                    holders.append(identity)
-        del snapshot  # before the next one is read: they are large
+            done.snapshots -= 1  # pruned meanwhile
+    wrong: list[_Wrong] = []
     last: Extent | None = None  # that was read
-    for extent in sorted(named, key=lambda each: (each.object, each.position)):
+    for extent in sorted(named.extents, key=lambda extent: (extent.object, extent.position)):
         if share < 1 and chance.random() >= share:
             continue
         if last is not None and extent.object == last.object and extent.position < last.position + last.size:
             reason = "manifests name the same bytes in two ways"  # reading them each time could take for ever
             overlap = CorruptTierError(repository.place / extent.object, reason, extent.position)
-            done.problems.append((overlap, tuple(sorted({*named[last], *named[extent]}))))
+            wrong.append((overlap, (last, extent)))
             continue
         last = extent
         done.extents += 1
@@ -142,10 +138,54 @@ def verify_snapshots(
                 done.bytes += len(piece)
                 progress(len(piece))
         except CorruptTierError as error:
-            done.problems.append((error, tuple(named[extent])))
+            wrong.append((error, (extent,)))
         except OSError as error:
-            done.problems.append((unreadable(repository.place / extent.object, error), tuple(named[extent])))
+            wrong.append((unreadable(repository.place / extent.object, error), (extent,)))
+    done.problems += named.with_snapshots(wrong)
     return done
+
+
+_Wrong = tuple[CorruptTierError, tuple[Extent, ...]]
+
+
+class _NamedExtents:
+    """The extents that manifests name. Which snapshots have one is known of lines, and asked for only of wrong ones."""
+
+    def __init__(self) -> None:
+        self.extents: dict[Extent, Extent] = {}  # each is in memory once
+        self._known = KnownLines(self._line)
+        self._snapshots: list[str] = []
+
+    def take(self, manifest: Manifest) -> None:
+        """Takes a manifest, or none of it. Raises CorruptTierError."""
+        lines = [line for _, line in manifest.lines(self._known)]
+        for line in lines:
+            if not line.snapshots:
+                self.extents.update(zip(line.extents, line.extents, strict=True))
+            line.snapshots |= 1 << len(self._snapshots)
+        self._snapshots.append(manifest.id)
+
+    def with_snapshots(self, wrong: Sequence[_Wrong]) -> Iterator[tuple[CorruptTierError, tuple[str, ...]]]:
+        """Yields each error with the snapshots that have one of its extents."""
+        holders = dict.fromkeys((extent for _, extents in wrong for extent in extents), 0)
+        for line in self._known.made():
+            for extent in holders.keys() & line.extents:
+                holders[extent] |= line.snapshots
+        for error, extents in wrong:
+            bits = reduce(or_, (holders[extent] for extent in extents))
+            yield error, tuple(identity for i, identity in enumerate(self._snapshots) if bits >> i & 1)
+
+    def _line(self, part: Part) -> _NamedLine:
+        extents = (extent for file in part.files for extent in file.extents)
+        return _NamedLine(tuple(self.extents.get(extent, extent) for extent in extents))
+
+
+@dataclass(slots=True)
+class _NamedLine:
+    """The extents of a manifest's line, and a bit for each snapshot that has it."""
+
+    extents: tuple[Extent, ...]
+    snapshots: int = 0
 
 
 def snapshots_text(identities: Sequence[str]) -> str:

@@ -26,7 +26,9 @@ from seglog.clock import Clock
 from seglog.errors import CorruptionError, CorruptRecordError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileName, parse_file_name
-from seglog.format.snapshot_manifest import SNAPSHOTS, Snapshot, StoredFile
+from seglog.format.snapshot_manifest import SNAPSHOTS, StoredDirectory, StoredFile, directory_names
+from seglog.format.snapshot_manifest import Part as ManifestPart
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.operations.redact import RedactionReport, RedactionRequest, is_kafkas_own, made_report
@@ -69,9 +71,10 @@ class BackupRedaction:
             )
         self._repository, self._clock, self.request, self._topics = repository, clock, request, frozenset(topics)
         self._progress, self._started_ms = progress, clock.now_ms()
-        self._searched_manifests: dict[str, int] = {}  # their hashes, by id
+        self._searched_manifests: dict[str, str] = {}  # their digests, by id
         self._there: set[TopicPartition] = set()
         self._named = NamedObjects()
+        self._lines = KnownLines(_Once)
         self._parts: dict[tuple[TopicPartition, str, int, Extents], Part] = {}
         self._touched_logs: dict[tuple[TopicPartition, str, Extents], list[Part]] = {}
         self._remembered = Remembered(request.selection, request.erasure, secrets.token_bytes(32))
@@ -118,31 +121,37 @@ class BackupRedaction:
         is_meant = not self._topics or key.topic in self._topics
         return is_meant and not is_kafkas_own(key.topic) and self.request.selection.concerns(key)
 
-    def _taken(self, source: Repository, identity: str) -> Snapshot | None:
+    def _taken(self, source: Repository, identity: str) -> Manifest | None:
         """Reads a manifest, and searches the snapshot unless that was done; None if it was pruned meanwhile."""
         try:
-            snapshot = source.read(identity)
+            manifest = source.manifest(identity)
         except FileNotFoundError:
             return None
-        digest = hash(snapshot)  # of each file in it
-        if self._searched_manifests.get(identity) != digest:
-            self._named.take(snapshot)
-            view = self._shown(snapshot)
-            files = snapshot_files(source.fs, view)
-            for place in view.places():
-                self._there.add(place.topic_partition)
-                if self._is_concerned(place.topic_partition):
-                    self._search_partition(files, place)
-            self._searched_manifests[identity] = digest
-        return snapshot
+        if self._searched_manifests.get(identity) != manifest.digest:
+            self._named.take(manifest)
+            for view in self._shown(manifest, self._named, self._lines):
+                for place in view.places():
+                    self._there.add(place.topic_partition)
+                    if self._is_concerned(place.topic_partition):
+                        self._search_partition(snapshot_files(source.fs, view), place)
+            self._searched_manifests[identity] = manifest.digest
+        return manifest
 
-    def _shown(self, snapshot: Snapshot) -> ShownSnapshot:
-        place = self._repository.place
-        root = place.with_name(f"{place.name}{SNAPSHOT_MARK}{snapshot.id}")
-        status = self._repository.fs.status(self._repository.manifest_path(snapshot.id))
+    def _shown(self, manifest: Manifest, named: NamedObjects, lines: KnownLines[_Once]) -> Iterator[ShownSnapshot]:
+        """Yields each part of a manifest that was in none before, shown by itself; `named` has taken the manifest."""
+        fs, place = self._repository.fs, self._repository.place
+        root = place.with_name(f"{place.name}{SNAPSHOT_MARK}{manifest.id}")
+        status = fs.status(self._repository.manifest_path(manifest.id))
         if status is None:
-            raise RefusedError(f"snapshot {snapshot.id} was removed from {place} meanwhile; run this again")
-        return ShownSnapshot(self._repository.fs, root, place, status, snapshot)
+            raise RefusedError(f"snapshot {manifest.id} was removed from {place} meanwhile; run this again")
+        directories = manifest.directories(named.lines)
+        views = zip(directories, directory_names(directories), strict=True)
+        for _, line in manifest.lines(lines):
+            if line.is_directory:
+                directory, name = next(views)
+            part, line.part = line.part, None
+            if part is not None:
+                yield ShownSnapshot(fs, root / name, place, status, manifest.with_part(directory, part))
 
     def _search_partition(self, files: FileSystem, place: TierPlace) -> None:
         assert place.kept is not None
@@ -208,7 +217,10 @@ class BackupRedaction:
         mark = ErasureMark.begin(self._repository, self._clock.now_ms(), resume=resume)
         source = self._repository = self._repository.pinned()
         if mark.is_committed:  # one that was cut short when only the rest was left to remove
-            self._remove_rest(source, {name for each in source.ids() for name in source.read(each).objects()})
+            named_now = NamedObjects()
+            for identity in source.ids():
+                named_now.take(source.manifest(identity))
+            self._remove_rest(source, named_now.objects)
             mark.end(self._clock.now_ms())
             mark = ErasureMark.begin(source, self._clock.now_ms(), resume=False)
         target = replace(source, folder=f"{SNAPSHOTS}-{uuid.uuid4().hex}")
@@ -245,18 +257,15 @@ class BackupRedaction:
         """Makes the manifests of what is listed; None if one had to be searched: it may have more that must go."""
         searched, made, change = dict(self._searched_manifests), NamedObjects(), self._change()
         for identity in source.ids():
-            snapshot = self._taken(source, identity)
+            manifest = self._taken(source, identity)
             if self._searched_manifests != searched:
                 return None
-            if snapshot is None:
+            if manifest is None:
                 continue
-            anew = change.of(snapshot)
-            made.take(anew)
-            if anew == snapshot:
-                source.copy(identity, target)
-            else:
-                target.replace(anew)
-            del snapshot, anew  # before the next one is read
+            anew = change.of(manifest)
+            made.take(anew)  # which reads all of it
+            target.replace(anew)
+            del manifest, anew  # before the next one is read
         return made
 
     def _missing(self, ids: Sequence[str]) -> list[str]:
@@ -305,27 +314,25 @@ class BackupRedaction:
         """Searches all that snapshots name for copies, each content once."""
         repository, request = self._repository, self.request
         named, done, report = NamedObjects(), set[bytes](), SearchReport()
-        ids, traces = repository.ids(), list[Trace]()
+        ids, traces, beginnings, lines = repository.ids(), list[Trace](), KnownLines(_Once), KnownLines(_Once)
         for identity in ids:
-            view = self._shown(repository.read(identity))
-            named.take(view.snapshot)
-            for partition, name, extents, _ in self._contents(view):
-                done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
-            del view  # before the next one is read
+            manifest = repository.manifest(identity)
+            named.take(manifest)
+            for view in self._shown(manifest, named, beginnings):
+                for partition, name, extents, _ in self._contents(view):
+                    done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
         for identity in ids:
-            view = self._shown(repository.read(identity))
-            search = CopySearch(
-                snapshot_files(repository.fs, view), request.selection, request.erasure, self._remembered
-            )
-            report.needles, search.searched = search.searched.needles, report
-            paths = []
-            for partition, name, extents, path in self._contents(view):
-                content = _content_key(partition, name, extents)
-                if content not in done:
-                    done.add(content)
-                    paths.append(path)
-            traces += search.below(paths)
-            del view, search
+            for view in self._shown(repository.manifest(identity), named, lines):
+                files = snapshot_files(repository.fs, view)
+                search = CopySearch(files, request.selection, request.erasure, self._remembered)
+                report.needles, search.searched = search.searched.needles, report
+                paths = []
+                for partition, name, extents, path in self._contents(view):
+                    content = _content_key(partition, name, extents)
+                    if content not in done:
+                        done.add(content)
+                        paths.append(path)
+                traces += search.below(paths)
         for name, _ in repository.objects():
             if name not in named.objects:
                 report.unread.append((repository.place / name, "no snapshot names it"))
@@ -348,6 +355,16 @@ class BackupRedaction:
         report = made_report(self.request, self._started_ms, self._clock.now_ms(), self.found, self.files)
         searched = None if traces is None else self._searched
         return replace(report, elsewhere=self.request.elsewhere, searched=searched, traces=traces or ())
+
+
+class _Once:
+    """A line of manifests; its part is there until it is taken."""
+
+    __slots__ = ("is_directory", "part")
+
+    def __init__(self, part: ManifestPart) -> None:
+        self.is_directory = isinstance(part, StoredDirectory)
+        self.part: ManifestPart | None = part
 
 
 def _content_key(partition: str, name: str, extents: Extents) -> bytes:

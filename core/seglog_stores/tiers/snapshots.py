@@ -30,9 +30,9 @@ from seglog.format.snapshot_manifest import (
     directory_names,
     is_folder_of_manifests,
     last_committed,
-    parse_snapshot,
     snapshot_id_of,
 )
+from seglog.format.snapshot_reading import Manifest, read_manifest
 from seglog.model import TopicPartition
 from seglog.remote_path import SNAPSHOT_MARK, RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
@@ -120,7 +120,11 @@ class Snapshots:
         return matching[0]
 
     def read(self, identity: str, folder: str | None = None) -> Snapshot:
-        """Reads a snapshot's manifest. Raises CorruptTierError, FileNotFoundError."""
+        """Reads a snapshot. Raises CorruptTierError, FileNotFoundError."""
+        return self.manifest(identity, folder).snapshot()
+
+    def manifest(self, identity: str, folder: str | None = None) -> Manifest:
+        """Reads a snapshot's manifest, whose parts are parsed later. Raises CorruptTierError, FileNotFoundError."""
         path = self.manifest_path(identity, folder)
         try:
             data = self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT)
@@ -128,7 +132,7 @@ class Snapshots:
             raise
         except OSError as error:
             raise unreadable(path, error) from error
-        return parse_snapshot(data, path, identity)
+        return read_manifest(data, path, identity)
 
     def manifest_path(self, identity: str, folder: str | None = None) -> Path:
         """Returns the path of a snapshot's manifest."""

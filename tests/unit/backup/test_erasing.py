@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 import seglog
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.format.compression import compress
-from seglog.format.snapshot_manifest import Snapshot, StoredPartition
+from seglog.format.snapshot_manifest import Part, StoredPartition
+from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.locations import parse_location
 from seglog.model import Compression, TopicPartition
 from seglog.operations.redact import RedactionRequest
@@ -26,7 +28,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog_rescue.backup.erasures import known_erasures
-from seglog_rescue.backup.moving import ExtentMover, moved_snapshot, with_files
+from seglog_rescue.backup.moving import ExtentMover, moved_part
 from seglog_rescue.backup.pruning import KeepRules, prune
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
@@ -157,10 +159,13 @@ def test_a_partition_that_a_manifest_names_in_another_state_is_searched_too(tmp_
     (identity,) = repository.ids()
     stray = "small-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-stray"
 
-    def renamed(partition: StoredPartition) -> StoredPartition:
-        return replace(partition, name=stray) if partition.name == "small-0" else partition
+    def renamed(part: Part) -> Part:
+        return replace(part, name=stray) if is_small(part) else part
 
-    repository.replace(with_files(repository.read(identity), renamed, lambda file: file))
+    def is_small(part: Part) -> bool:
+        return isinstance(part, StoredPartition) and part.name == "small-0"
+
+    repository.replace(repository.manifest(identity).changed(KnownLines(is_small), renamed))
     assert redacted(repository, topics=("small",)).found[0].topic_partition == TopicPartition("small", 0)
     redacted(repository)
     assert objects_with(repository, SECRET) == []
@@ -346,13 +351,13 @@ def test_a_manifest_that_is_replaced_while_an_erasure_reads_it_is_searched_again
     repository, write_anew = repository_at(place), Repository.replace
     packs = frozenset(name for name, _ in repository.objects() if name.startswith("packs/"))
 
-    def late(self: Repository, snapshot: Snapshot, folder: str | None = None) -> None:
+    def late(self: Repository, manifest: Manifest, folder: str | None = None) -> None:
         monkeypatch.setattr(Repository, "replace", write_anew)
-        mover, old = ExtentMover(repository, packs), repository.read(repository.ids()[1])
-        moved = moved_snapshot(mover, old)
+        mover, old = ExtentMover(repository, packs), repository.manifest(repository.ids()[1])
+        moved = old.changed(KnownLines(lambda _: True), partial(moved_part, mover))
         mover.finish()
         repository.replace(moved)
-        self.replace(snapshot, folder)
+        self.replace(manifest, folder)
 
     monkeypatch.setattr(Repository, "replace", late)
     redacted(repository)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptTierError
-from seglog.format.snapshot_manifest import Snapshot, format_snapshot, parse_snapshot
+from seglog.format.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot
+from seglog.format.snapshot_reading import KnownLines, parse_snapshot, read_manifest
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
 from seglog_rescue.operations.backup import BackupRequest, backup
@@ -29,6 +30,48 @@ def test_a_cut_manifest_is_refused(tmp_path: Path, end: int) -> None:
     snapshot = stored(clean_logs(tmp_path), tmp_path / "backup")
     with pytest.raises(CorruptTierError):
         parse_snapshot(format_snapshot(snapshot)[:end], "manifest", snapshot.id)
+
+
+def test_a_line_that_several_manifests_have_is_parsed_once(tmp_path: Path) -> None:
+    snapshot = stored(clean_logs(tmp_path), tmp_path / "backup")
+    (directory,) = snapshot.directories
+    first, *others = directory.partitions
+    grown = replace(directory, partitions=(replace(first, cut=7), *others))
+    later = replace(snapshot, ended_ms=snapshot.ended_ms + 1, directories=(grown,))
+    parsed: list[Part] = []
+    known = KnownLines(parsed.append)
+    for each in (snapshot, later):
+        known.take(read_manifest(format_snapshot(each), "manifest", each.id))
+    assert parsed == [replace(directory, partitions=()), *directory.partitions, replace(first, cut=7)]
+
+
+def test_a_partition_that_is_there_twice_is_refused_by_what_knows_its_line(tmp_path: Path) -> None:
+    snapshot = stored(clean_logs(tmp_path), tmp_path / "backup")
+    (directory,) = snapshot.directories
+    known = KnownLines(lambda part: part)
+    known.take(read_manifest(format_snapshot(snapshot), "manifest", snapshot.id))
+    twice = replace(directory, partitions=(*directory.partitions, directory.partitions[0]))
+    data = format_snapshot(replace(snapshot, directories=(twice,)))
+    with pytest.raises(CorruptTierError, match=f"{directory.partitions[0].name} is there twice"):
+        known.take(read_manifest(data, "manifest", snapshot.id))
+
+
+def test_a_changed_manifest_has_other_parts_and_is_itself_without_any(tmp_path: Path) -> None:
+    snapshot = stored(clean_logs(tmp_path), tmp_path / "backup")
+    manifest = read_manifest(format_snapshot(snapshot), "manifest", snapshot.id)
+    (directory,) = snapshot.directories
+    name = directory.partitions[1].name
+
+    def is_meant(part: Part) -> bool:
+        return isinstance(part, StoredPartition) and part.name == name
+
+    def with_cut(part: Part) -> Part:
+        return replace(part, cut=7) if isinstance(part, StoredPartition) else part
+
+    cut = tuple(with_cut(each) if is_meant(each) else each for each in directory.partitions)
+    changed = manifest.changed(KnownLines(is_meant), with_cut)
+    assert changed.snapshot() == replace(snapshot, directories=(replace(directory, partitions=cut),))
+    assert manifest.changed(KnownLines(lambda _: False), with_cut) is manifest
 
 
 def of_path(snapshot: Snapshot, path: str) -> bytes:

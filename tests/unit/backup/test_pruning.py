@@ -168,7 +168,7 @@ def test_the_copy_of_a_manifest_waits_anew_when_an_earlier_one_has_expired(tmp_p
     repository, now_ms = with_sparse_pack(tmp_path), time.time_ns() // 1_000_000
     first, second, third = repository.ids()
     for identity in (first, second, third):
-        repository.replace(repository.read(identity), PRUNED)
+        repository.replace(repository.manifest(identity), PRUNED)
         long_ago = (now_ms - 2 * DAY_MS) / 1000
         os.utime(repository.manifest_path(identity, PRUNED), (long_ago, long_ago))
     repository.discard_manifest(first)
