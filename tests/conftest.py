@@ -7,8 +7,8 @@ answers there (`tests.support.kafka.recorded`); one smoke test of a broker and o
 Tests marked `kafka` or `spark` need Java: without it they skip with the reason, or fail under
 SEGLOG_REQUIRE_JAVA=1.
 Under pytest-xdist's `--dist loadgroup` each of the two kinds runs in one worker, so there is one JVM of each.
-Files that start brokers of their own, and ask no class of Kafka's, are a third group beside them; those of other
-releases (`tests/versions`) a fourth, or the third would work alone for the last minutes.
+A file that starts brokers of its own, and asks no class of Kafka's, is a group of its own: brokers wait more than they
+work, and the longest group ends the run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in JVM_MARKERS:
             if item.get_closest_marker(marker) and not item.get_closest_marker("xdist_group"):
                 alone = marker == "kafka" and item.path not in of_harness
-                item.add_marker(pytest.mark.xdist_group("brokers" if alone else marker))
+                item.add_marker(pytest.mark.xdist_group(item.path.stem if alone else marker))
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,7 +7,7 @@ are made: hard links, or copies where files are changed. Every figure is the use
 least of all turns, in which the builds take turns; MiB is the largest resident size. PYTHON is the interpreter of an
 environment with the older build. The goal is the largest share of the older build's time; without PYTHON none is
 judged. Builds whose kernels are not compiled are refused. `ms` is the time for a partition (for a start of the whole
-process). Where a goal is not met, what was tried is printed beside it.
+process). Where a goal is not met, what was tried is printed beside it; beside a start, what numpy and Typer alone take.
 
 With --kafka, what Kafka's own classes take for the same partitions is printed beside doctor and clean: the load that a
 LogManager does (stopped or killed), and its Cleaner, partition by partition in one JVM, from the first answer on.
@@ -67,6 +67,7 @@ _LISTED = (
     "a listing takes 0.15 ms (scandir and stat 0.05), each index 0.02; no status before an index, lines written at"
     " once: within the noise; no collector, C hashes of kinds: nothing; a third is start-up at 1,000, not at 10,000"
 )
+_IMPORTS = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import numpy, typer"  # as the command line sets it
 _POLICY = ("--policy", "compact")
 _STARTED = (
     "imports: numpy is a third of it, Typer a tenth; classes compiled at their first use took 30 % of the"
@@ -212,6 +213,9 @@ def measure(
     if row.name == "ls":
         floor, _ = cost(["find", places.of(row), "-ls"], state)
         line += f"  find -ls {floor:.2f} s, {least[0] / floor:.1f} times it (goal {TIMES_FIND})"
+    if len(builds) > 1 and row.place == "fixture":
+        floor = min(cost([sys.executable, "-c", _IMPORTS], state)[0] for _ in range(turns))
+        line += f"  numpy and Typer alone {floor:.2f} s, {floor / least[1]:.2f}"
     if with_kafka and row.kafka:
         theirs = of_kafka(row, state.parent, count)
         line += f"  Kafka's {row.kafka} {theirs:.2f} s, {least[0] / theirs:.2f} of it"
