@@ -70,8 +70,9 @@ _LISTED = (
 _IMPORTS = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import numpy, typer"  # as the command line sets it
 _POLICY = ("--policy", "compact")
 _STARTED = (
-    "imports: numpy is a third of it, Typer a tenth; classes compiled at their first use took 30 % of the"
-    " instructions off report, for a decorator of our own: taken back"
+    "imports: numpy is a third of it, Typer a tenth, making dataclasses a fifth (117 for verify, 0.5 ms each in Python"
+    " 3.11); classes compiled at their first use took 30 % of the instructions off report, for a decorator of our own:"
+    " taken back; not met with it either"
 )
 
 ROWS = (
