@@ -22,13 +22,15 @@ def logs(tmp_path: Path) -> Path:
     return fixture_copy("4.3.0/killed", tmp_path)
 
 
-def decided(logs: Path, state: int) -> None:
-    """Writes the state (1 Ongoing, 2 PrepareCommit, 3 PrepareAbort) as the coordinators' last word."""
+def decided(logs: Path, state: int, epoch: int = 2) -> None:
+    """Writes the state (1 Ongoing, 2 PrepareCommit, 3 PrepareAbort) and the producers' epoch as the coordinators' last
+    word; 2 is that of the open transaction."""
     for path in logs.glob("__transaction_state-*"):
         with seglog.open_log(path, writable=True) as log:
             known = [(one.value, one.key, one.timestamp) for one in log.records() if one.value is not None]
             for value, key, timestamp in known:  # the state follows version, id, epoch and timeout
-                log.append([seglog.Record(value[:16] + bytes([state]) + value[17:], key, timestamp + 1)])
+                last = value[:10] + epoch.to_bytes(2, "big") + value[12:16] + bytes([state]) + value[17:]
+                log.append([seglog.Record(last, key, timestamp + 1)])
 
 
 def test_an_open_transaction_says_how_long_it_is_open_and_when_its_coordinator_ends_it(logs: Path) -> None:
@@ -57,6 +59,15 @@ def test_a_decided_transaction_ends_when_the_brokers_are_up(logs: Path, state: i
     (row,) = json_lines(run("txn", "--json", logs / "payments-0", "open", *LATE))
     assert row["ends"] == f"its coordinator has decided to {word} it and writes the marker when the brokers are up"
     assert row["ends_at"] is None and row["hanging"] is False
+
+
+@pytest.mark.parametrize("state", [1, 2, 3])
+@pytest.mark.parametrize(("epoch", "hangs"), [(0, True), (1, True), (2, False), (3, False), (4, True)])
+def test_a_state_of_another_epoch_does_not_end_a_transaction(logs: Path, state: int, epoch: int, hangs: bool) -> None:
+    """A snapshot may have a coordinator's state as it was some transactions before that of a partition."""
+    decided(logs, state, epoch)
+    done = run("txn", logs / "payments-0", "abort-cmd", *IN_TIME)
+    assert (done.exit_code, done.stdout != "") == (ExitCode.FOUND if hangs else ExitCode.DONE, hangs)
 
 
 def test_without_its_coordinators_state_it_says_from_when_on_it_hangs(logs: Path) -> None:

@@ -196,8 +196,11 @@ class LostCluster:
 
     def _diagnosed(self, kind: str, node: int) -> list[dict[str, Any]]:
         rows = json_lines(run("doctor", "--json", self.hosts[node]))
-        grave = [row for row in rows if row["type"] == "diagnosis" and row["severity"] != "note"]
-        self.story += [f"{kind}: doctor says of {node}: {row['code']} {row['message'][:200]}" for row in grave]
+        rows = [row for row in rows if row["type"] == "diagnosis"]
+        grave = [row for row in rows if row["severity"] != "note" or row["code"] == "TRANSACTION_OPEN"]
+        self.story += [
+            f"{kind}: doctor says of {node}: {row['partition']} {row['code']} {row['message'][:150]}" for row in grave
+        ]
         return grave
 
     def _end_hanging(self, kind: str, cluster: Three, hanging: Sequence[Mapping[str, Any]]) -> None:

@@ -78,8 +78,15 @@ class Coordinated:
         return f"{self.transactional_id} {name}"
 
     def works_on(self, place: tuple[str, int], producer_epoch: int) -> bool:
-        """True if the coordinator works on the producer's transaction in a partition, and will end it."""
-        return self.state in _UNDER_WAY and place in self.partitions and self.producer_epoch <= producer_epoch + 1
+        """True if the coordinator works on the producer's transaction in a partition, and will end it.
+
+        A state of an earlier epoch, as a copy has it that was made before the partition's, ends nothing: the leader
+        refuses a marker with an epoch below the transaction's. In version 2 of transactions a marker has the next one.
+
+        Kafka: ProducerAppendInfo.checkProducerEpoch.
+        """
+        is_of_epoch = producer_epoch <= self.producer_epoch <= producer_epoch + 1
+        return self.state in _UNDER_WAY and place in self.partitions and is_of_epoch
 
     def had_committed(self, place: tuple[str, int], producer_epoch: int, previous_end: int) -> bool:
         """True if it had decided to commit a transaction that is open in a partition: only the marker is missing.
