@@ -81,7 +81,8 @@ class Coordinated:
         """True if the coordinator works on the producer's transaction in a partition, and will end it.
 
         A state of an earlier epoch, as a copy has it that was made before the partition's, ends nothing: the leader
-        refuses a marker with an epoch below the transaction's. In version 2 of transactions a marker has the next one.
+        refuses a marker with an epoch below the transaction's, and in version 2 of transactions, where a marker has the
+        next epoch, with the same one.
 
         Kafka: ProducerAppendInfo.checkProducerEpoch.
         """
