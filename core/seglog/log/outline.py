@@ -27,7 +27,7 @@ from seglog.format import filenames
 from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot
 from seglog.log.segment_list import SegmentList
 from seglog.model import NO_TIMESTAMP, TopicPartition
-from seglog.scan.index_files import read_index
+from seglog.scan.index_files import held_rows, read_index, small_indexes
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
@@ -78,6 +78,7 @@ class OutlinedSegment:
 
     fs: FileSystem
     files: SegmentFiles
+    held: Mapping[str, bytes] = field(default_factory=dict)  # small indexes that were read already, by name
 
     @property
     def base_offset(self) -> int:
@@ -98,7 +99,7 @@ class OutlinedSegment:
 
         None if it is missing or cannot be read. A log has more entries in all than fit memory.
         """
-        rows = read_entries(self.fs, self.files.time_index, self.base_offset)
+        rows = read_entries(self.fs, self.files.time_index, self.base_offset, self.held)
         if len(rows) <= _MOST_TIMES:
             return rows
         return rows[np.linspace(0, len(rows) - 1, _MOST_TIMES).astype(np.int64)]
@@ -155,7 +156,8 @@ def outline(
     """Returns the outline of a listed partition; None without a segment, and for a log of Kafka 0.7."""
     if not listing.segments or listing.format != "kafka":
         return None
-    segments = SegmentList(OutlinedSegment(fs, files) for files in listing.segments)
+    held = small_indexes(fs, listing)
+    segments = SegmentList(OutlinedSegment(fs, files, held) for files in listing.segments)
     end = _least_end(fs, listing, segments.active, checkpoints, key)
     watermark = checkpoints.offset(filenames.HIGH_WATERMARK_CHECKPOINT, key)
     start = checkpoints.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key) or 0
@@ -182,18 +184,22 @@ def _least_end(
     for name in (filenames.HIGH_WATERMARK_CHECKPOINT, filenames.RECOVERY_POINT_CHECKPOINT):
         known.append(checkpoints.offset(name, key) or 0)
     known += [snapshot.offset for snapshot in listing.snapshots[-1:]]
-    for rows in (read_entries(fs, active.files.offset_index, active.base_offset), active.times):
+    for rows in (read_entries(fs, active.files.offset_index, active.base_offset, active.held), active.times):
         known += [int(rows["offset"][-1]) + 1] if len(rows) else []
     return max(known)
 
 
-def read_entries(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndarray:
-    """Returns the entries of an index; none if it is missing, gone by now, or too large for one.
+def read_entries(fs: FileSystem, path: Path | None, base_offset: int, held: Mapping[str, bytes]) -> np.ndarray:
+    """Returns the entries of an index, from what is `held` (`small_indexes`) or from its file; none if it is missing,
+    gone by now, or too large for one.
 
     Damage is for `verify` to find: an entry that leads nowhere is a wrong hint here, no error.
     """
     if path is None:
         return _NO_TIMES
+    data = held.get(path.name)
+    if data is not None:
+        return held_rows(path, data, base_offset)
     try:
         return read_index(fs, path, base_offset).rows
     except UntrustedLinkError:

@@ -6,7 +6,7 @@ segment, from the newest index entry that points to a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -20,7 +20,7 @@ from seglog.format.decoder import scan_batches
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, PartitionState, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.scan.announcing import announced, ends
-from seglog.scan.index_files import read_index
+from seglog.scan.index_files import held_rows, read_index, small_indexes
 from seglog.scan.listing import (
     PartitionListing,
     SegmentFiles,
@@ -158,10 +158,11 @@ def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> Part
 
 def partition_overview(fs: FileSystem, listing: PartitionListing, state: PartitionState) -> PartitionOverview:
     """Describes a listed partition. Raises OSError."""
-    segments = []
+    segments, is_07 = [], listing.format == "0.7"
+    held = {} if is_07 else small_indexes(fs, listing, log_bytes=_PIECE_BYTES)
     for i, segment in enumerate(listing.segments):
         following = listing.segments[i + 1].base_offset if i + 1 < len(listing.segments) else None
-        segments.append(_segment(fs, segment, following, listing.format == "0.7"))
+        segments.append(_segment(fs, segment, following, None if is_07 else held))
     return PartitionOverview(
         directory=listing.directory,
         partition=name_of(listing.directory),
@@ -177,15 +178,18 @@ def partition_overview(fs: FileSystem, listing: PartitionListing, state: Partiti
     )
 
 
-def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07: bool) -> SegmentOverview:
+def _segment(
+    fs: FileSystem, segment: SegmentFiles, following: int | None, held: Mapping[str, bytes] | None
+) -> SegmentOverview:
+    """Describes a segment with the small files that are `held`; None is one of Kafka 0.7."""
     end, newest = following, None
-    if is_07:
+    if held is None:
         end = segment.base_offset + segment.size
     else:
-        rows = _index(fs, segment.time_index, segment.base_offset)
+        rows = _index(fs, segment.time_index, segment.base_offset, held)
         newest = int(rows["timestamp"].max()) if len(rows) else None
         if following is None:
-            end, seen = _end_of(fs, segment)
+            end, seen = _end_of(fs, segment, held)
             newest = max((t for t in (newest, seen) if t is not None and t >= 0), default=None)
     return SegmentOverview(
         file=segment.log.name,
@@ -199,30 +203,48 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
     )
 
 
-def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
+def _end_of(fs: FileSystem, segment: SegmentFiles, held: Mapping[str, bytes]) -> tuple[int, int | None]:
     """Returns (end offset, largest timestamp seen) of the last segment, from the headers after its last index entry."""
-    rows = _index(fs, segment.offset_index, segment.base_offset)
+    rows = _index(fs, segment.offset_index, segment.base_offset, held)
     position = int(rows["position"][-1]) if len(rows) else 0
-    end, newest = segment.base_offset, None
+    data = held.get(segment.log.name)
+    if data is not None:
+        return _walked(
+            segment.base_offset, position, len(data), lambda at, size: data[at : at + size], lambda _at: None
+        )
     with fs.open(segment.log, "r") as file:
         size = file.size()
-        position = position if 0 <= position < size else 0
-        while position < size:
-            data = np.frombuffer(file.read_at(position, min(_PIECE_BYTES, size - position)), dtype=np.uint8)
-            scanned = scan_batches(data, 0, len(data), position).batches
-            batches = scanned if len(scanned) else entry_row(file, position, size)  # one larger than the piece
-            if batches is None and position and newest is None:
-                position = 0  # the index led to no batch
-                continue
-            if batches is None:
-                break
-            end = max(end, int(batches["last_offset"].max()) + 1)
-            newest = max(int(batches["max_timestamp"].max()), -1 if newest is None else newest)
-            position = int(batches["position"][-1]) + int(batches["size"][-1])
+        return _walked(segment.base_offset, position, size, file.read_at, lambda at: entry_row(file, at, size))
+
+
+def _walked(
+    base_offset: int,
+    position: int,
+    size: int,
+    read_at: Callable[[int, int], bytes],
+    large_at: Callable[[int], np.ndarray | None],
+) -> tuple[int, int | None]:
+    """Returns `_end_of` a log of `size` bytes from `position` on. `large_at` finds a batch larger than a piece."""
+    end, newest = base_offset, None
+    position = position if 0 <= position < size else 0
+    while position < size:
+        data = np.frombuffer(read_at(position, min(_PIECE_BYTES, size - position)), dtype=np.uint8)
+        scanned = scan_batches(data, 0, len(data), position).batches
+        batches = scanned if len(scanned) else large_at(position)
+        if batches is None and position and newest is None:
+            position = 0  # the index led to no batch
+            continue
+        if batches is None:
+            break
+        end = max(end, int(batches["last_offset"].max()) + 1)
+        newest = max(int(batches["max_timestamp"].max()), -1 if newest is None else newest)
+        position = int(batches["position"][-1]) + int(batches["size"][-1])
     return end, newest
 
 
-def _index(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndarray:
+def _index(fs: FileSystem, path: Path | None, base_offset: int, held: Mapping[str, bytes]) -> np.ndarray:
+    if path is not None and path.name in held:
+        return held_rows(path, held[path.name], base_offset)
     if path is not None:
         with suppress(FileNotFoundError, RefusedError):  # a broker removes files; one is too large for an index
             return read_index(fs, path, base_offset).rows
