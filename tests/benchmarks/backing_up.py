@@ -1,5 +1,6 @@
-"""What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, and after growth by 1 %; and
-how much memory its commands take when a repository has many snapshots of many partitions.
+"""What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, after growth by 1 % and after
+a compaction; in requests to a bucket; and how much memory its commands take when a repository has many snapshots of
+many partitions.
 
     python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--snapshots 60] [--turns 3]
         [--restic /usr/bin/restic]
@@ -8,20 +9,23 @@ CPU seconds are the user and system time of a process, the least of all turns, i
 first run stores one partition of closed segments of 64 MiB; `cp -r` and `seglog verify --level crc` do the same work
 apart, and restic (Debian has it) does it into a repository of its own. With nothing new, `seglog ls` lists the same
 partitions. MiB is the largest resident size. Of the many snapshots, the first is a run's; in each other one, 1 % of the
-partitions have grown. Every repository is below TMPDIR, beside what it stores.
+partitions have grown; the second row of redact erases a record of one of these. The bucket is on loopback. Every other
+repository is below TMPDIR, beside what it stores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +34,9 @@ from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender
 from seglog_stores.tiers.snapshots import source_of
-from tests.benchmarks.many_partitions import cost, directory_of, require_compiled
+from tests.benchmarks.many_partitions import COMPACT, cost, directory_of, require_compiled
 from tests.support.log_files import batch
+from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS, opened_log
 
 SEGMENT_BYTES = 64 << 20
@@ -60,9 +65,9 @@ def bytes_in(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def row(name: str, figure: float, goal: float, more: str) -> None:
-    verdict = "met" if figure <= goal else "NOT MET"
-    sys.stdout.write(f"{name:<28}{figure:>7.2f}{goal:>7.2f}  {verdict:<9}{more}\n")
+def row(name: str, figure: float, goal: float | None, more: str) -> None:
+    judged = f"{'':>7}  {'':<9}" if goal is None else f"{goal:>7.2f}  {'met' if figure <= goal else 'NOT MET':<9}"
+    sys.stdout.write(f"{name:<28}{figure:>7.2f}{judged}{more}\n")
     sys.stdout.flush()
 
 
@@ -106,13 +111,69 @@ def first_run(root: Path, mib: int, turns: int, restic: str | None) -> None:
     before = bytes_in(logs)
     append(logs, (mib << 20) // 100, reached)
     grown = bytes_in(logs) - before
-    done = subprocess.run(
-        [*SEGLOG, "backup", logs, "--to", place, "--json"], capture_output=True, check=True, text=True
-    )
-    sent = json.loads(done.stdout.splitlines()[-1])["sent_bytes"]
+    sent = outcome_of(logs, place)["sent_bytes"]
     row("bytes sent / new bytes", sent / grown, 1.05, f"{sent} of {grown} new bytes")
     shutil.rmtree(logs)
     shutil.rmtree(place)
+
+
+def after_compaction(root: Path, mib: int) -> None:
+    """What a run sends of a log of which a compaction has removed a tenth."""
+    logs, place = root / "logs", root / "backup"
+    chance, count = np.random.default_rng(1), (mib << 20) // VALUE_BYTES
+    with opened_log(logs / "big-0") as log:
+        for i in range(count):
+            key = b"%d" % (i if chance.random() < 0.9 else i % 100)
+            log.append([Record(chance.bytes(VALUE_BYTES), key, START_MS + i)])
+            if i and i % (SEGMENT_BYTES // 4 // VALUE_BYTES) == 0:
+                log.roll()
+        log.close()
+    (logs / ".kafka_cleanshutdown").touch()
+    subprocess.run([*SEGLOG, "backup", logs, "--to", place], capture_output=True, check=True)
+    before = {path: path.stat().st_ino for path in logs.rglob("*.log")}
+    subprocess.run([*SEGLOG, "clean", *COMPACT, logs], capture_output=True, check=True)
+    rewritten = [path for path in logs.rglob("*.log") if path.stat().st_ino != before.get(path)]
+    sent, size = outcome_of(logs, place)["sent_bytes"], sum(path.stat().st_size for path in rewritten)
+    removed = f"{len(before) - len(list(logs.rglob('*.log')))} of {len(before)} segments gone"
+    row("bytes sent / rewritten", sent / size, 1.05, f"{sent} of {size} bytes in {len(rewritten)} segments, {removed}")
+    shutil.rmtree(logs)
+    shutil.rmtree(place)
+
+
+def outcome_of(logs: Path, place: Path | str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a run says of itself."""
+    line = [*SEGLOG, "backup", logs, "--to", place, "--json"]
+    done = subprocess.run(line, capture_output=True, check=True, text=True, env=environment)
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return outcome
+
+
+def requests(root: Path, count: int) -> None:
+    """The requests of a first run into a bucket, of one after 1 % of the partitions grew, and with nothing new."""
+    logs = directory_of(root, count, "bucket", linked=False)
+    with object_server() as server:
+
+        def asked(name: str, goal: float | None) -> None:
+            server.asked.clear()
+            outcome = outcome_of(logs, "s3://bucket/backup", {**os.environ, **server.environment})
+            what = f"{outcome['objects']} objects, {outcome['sent_bytes']} bytes; {outcome['unchanged']} of {count}"
+            row(f"requests: {name}", len(server.asked), goal, f"{what} partitions unchanged")
+
+        asked("first run", None)
+        ends: dict[int, int] = {}
+        for number in range(0, count, 100):
+            with opened_log(logs / f"t-{number}") as log:
+                log.append([Record(b"v" * 100, b"key", START_MS)])
+                ends[number] = log.log_end_offset
+                log.close()
+        path = logs / "replication-offset-checkpoint"
+        lines = path.read_text().splitlines()
+        for number, end in ends.items():
+            lines[2 + number] = f"t {number} {end}"
+        path.write_text("\n".join([*lines, ""]))
+        asked("1 % grew", None)
+        asked("nothing new", 20)
+    shutil.rmtree(logs)
 
 
 def nothing_new(root: Path, count: int, turns: int) -> None:
@@ -145,14 +206,16 @@ def add_snapshots(repository: Repository, count: int) -> None:
 
 def many_snapshots(root: Path, partitions: int, count: int) -> None:
     """The largest resident size of each command on a repository of many snapshots of many partitions."""
-    place, state = root / "backup", root / "state"
+    place, state, erased = root / "backup", root / "state", root / "erased.csv"
+    erased.write_text("topic,partition,offset\nt,1,7\n")
     add_snapshots(Repository(machine_files(), place), count)
     lines: dict[str, Sequence[str | Path]] = {
         "backup, nothing new": ["--to", place, root / "many"],
         "backup list": ["list", place],
         "backup verify --sample 1%": ["verify", "--sample", "1%", place],
         "backup prune": ["prune", "--keep-last", str(count - 1), place],
-        "backup redact": ["redact", "--key", "nobody", "--yes", place],
+        "backup redact of nothing": ["redact", "--key", "nobody", "--yes", place],
+        "backup redact --verify": ["redact", "--offsets-from", erased, "--verify", "--yes", place],
     }
     for name, arguments in lines.items():
         used, size = cost([*SEGLOG, "backup", *arguments], state)
@@ -174,6 +237,8 @@ def main() -> None:
     sys.stdout.write(f"{'':<28}{'ratio':>7}{'goal':>7}\n")
     with tempfile.TemporaryDirectory(prefix="backing-up-") as root:
         first_run(Path(root), given.mib, given.turns, given.restic)
+        after_compaction(Path(root), given.mib // 4)
+        requests(Path(root), given.partitions)
         nothing_new(Path(root), given.partitions, given.turns)
         many_snapshots(Path(root), given.partitions, given.snapshots)
 

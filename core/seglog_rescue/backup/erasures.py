@@ -27,11 +27,7 @@ _NAME = re.compile(r"([0-9]{8})\.(begun|committed|ended)")
 def known_erasures(repository: Repository) -> frozenset[str]:
     """Returns the names of the erasures that have begun, and of those that have ended. Raises OSError."""
     repository.fs.forget_listings()
-    try:
-        names = repository.fs.list(repository.place / REDACTIONS)
-    except FileNotFoundError:
-        return frozenset()
-    return frozenset(name for name in names if _NAME.fullmatch(name))
+    return frozenset(name for name in repository.marks() if _NAME.fullmatch(name))
 
 
 def unfinished_erasure(names: frozenset[str]) -> str | None:

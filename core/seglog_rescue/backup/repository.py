@@ -23,6 +23,7 @@ from seglog.format.snapshot_manifest import (
     MARKER,
     OBJECTS,
     PACKS,
+    REDACTIONS,
     SNAPSHOT_BYTES_LIMIT,
     VERSION,
     Extent,
@@ -50,6 +51,8 @@ class ObjectFiles(FileSystem, Protocol):
     def discard(self, path: Path) -> None: ...
 
     def forget_listings(self) -> None: ...
+
+    def beginning(self, directory: Path, start: str) -> set[str] | None: ...
 
 
 def block_checksums(data: bytes | bytearray | memoryview) -> bytes:
@@ -112,6 +115,13 @@ class Repository(Snapshots):
         if status is None:
             return True
         return status.is_directory and all(name.startswith(f"{MARKER}.") for name in self.fs.list(self.place))
+
+    def marks(self) -> list[str]:
+        """Returns the names of the marks of erasures. That a bucket has none takes one request: a listing by the
+        directory's name would also ask whether an object has it.
+        """
+        is_without = self.fs.beginning(self.place, f"{REDACTIONS}/") == set()
+        return [] if is_without else Snapshots.marks(self)
 
     # --- manifests ----------------------------------------------------------------------------------------
 

@@ -209,12 +209,13 @@ class _Run:
 
     def _base(self, described: Sequence[StoredDirectory], tag: str) -> Snapshot | None:
         """Returns the newest snapshot of these directories, else the newest of any that has one of them."""
-        try:
-            self._repository.require()
-        except NotALogError:
-            if not self._request.dry_run or not self._repository.is_new():
-                raise
-            return None
+        if self._request.dry_run:  # a run has made the repository, or found it
+            try:
+                self._repository.require()
+            except NotALogError:
+                if not self._repository.is_new():
+                    raise
+                return None
         newest = {source_of(identity): identity for identity in self._repository.ids()}
         if tag in newest:
             return self._repository.read(newest[tag])

@@ -62,10 +62,7 @@ class Snapshots:
         """Returns the folder of the manifests that count. Raises CorruptTierError."""
         if self.folder is not None:
             return self.folder
-        try:
-            mark = last_committed(self.fs.list(self.place / REDACTIONS))
-        except FileNotFoundError:
-            return SNAPSHOTS
+        mark = last_committed(self.marks())
         if mark is None:
             return SNAPSHOTS
         path = self.place / REDACTIONS / mark
@@ -74,6 +71,13 @@ class Snapshots:
         if not is_folder_of_manifests(folder):
             raise fields.wrong("snapshots", f"{folder[:60]!r} is not a folder of manifests")
         return folder
+
+    def marks(self) -> list[str]:
+        """Returns the names of the marks of erasures."""
+        try:
+            return self.fs.list(self.place / REDACTIONS)
+        except FileNotFoundError:
+            return []
 
     def pinned(self) -> Self:
         """Returns these snapshots as they are now, also after an erasure."""
