@@ -22,10 +22,11 @@ from seglog.operations.workspace import CleaningHistory, Round, Workspace, setti
 from seglog.scan.listing import (
     Target,
     TargetKind,
-    has_format_07,
+    is_07,
     list_partition,
     log_directory_of,
     partition_directories,
+    require_directory,
 )
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.gauges import write_gauges
@@ -118,7 +119,8 @@ class MeasuredDirectories:
             for directory in partition_directories(fs, target):
                 is_old = None
                 with self._passing_over(directory):
-                    is_old = has_format_07(fs, directory)
+                    require_directory(fs, directory)
+                    is_old = is_07(fs, directory)
                 if is_old:
                     warn(f"{directory}: a log of Kafka 0.7 has no statistics")
                 elif is_old is not None:

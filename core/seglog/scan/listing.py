@@ -340,20 +340,11 @@ def is_07(fs: FileSystem, directory: Path) -> bool:
         names = fs.list(directory)
     except FileNotFoundError:
         return False
-    suffixes = {name[name.rfind(".") :] for name in names}
-    if FileKind.LOG_07.value not in suffixes or FileKind.LOG.value in suffixes:
+    if not any(name.endswith(FileKind.LOG_07.value) for name in names):
         return False
-    found = map(filenames.parse_file_name, names)
-    return any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in found)
-
-
-def has_format_07(fs: FileSystem, directory: Path) -> bool:
-    """True if the `format` of a directory's listing is "0.7"; lists it only if its names leave that open.
-
-    Raises NotALogError if there is no such directory.
-    """
-    names, suffix = listed(fs.list, directory), FileKind.LOG_07.value
-    return any(name.endswith(suffix) for name in names) and list_partition(fs, directory).format == "0.7"
+    parsed = map(filenames.parse_file_name, names)
+    kinds = {name.kind for name in parsed if name is not None and name.state is FileState.LIVE}
+    return FileKind.LOG_07 in kinds and FileKind.LOG not in kinds
 
 
 def require_batches(fs: FileSystem, directory: Path) -> None:

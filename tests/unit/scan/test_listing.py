@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,12 @@ def test_a_directory_that_goes_while_it_is_looked_at_is_none(
 
 def test_a_missing_directory_holds_no_log_of_kafka_07(tmp_path: Path) -> None:
     assert not is_07(FS, tmp_path / "t-0")
+
+
+NAMES_BESIDE_07 = ("0" * 20 + ".kafka", f"{BASE}.log", f"{BASE}.log.deleted", "notes.log", "notes.kafka")
+
+
+@pytest.mark.parametrize("names", list(itertools.combinations(NAMES_BESIDE_07, 2)))
+def test_a_log_is_of_kafka_07_if_its_listing_says_so(tmp_path: Path, names: Sequence[str]) -> None:
+    directory = touch(tmp_path / "t-0", *names)
+    assert is_07(FS, directory) is (list_partition(FS, directory).format == "0.7")
