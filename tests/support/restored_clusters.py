@@ -32,7 +32,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -286,9 +286,13 @@ class LostCluster:
         committed = committed_of(bootstrap, group)
         if not committed:
             return
-        for place, offset in committed.items():
-            if offset > (end := end_of(bootstrap, place, ISOLATIONS[0])):
-                yield f"{group} is at {offset} in {place}, which ends at {end}"
+        above = {place: at for place, at in committed.items() if at > end_of(bootstrap, place, ISOLATIONS[0])}
+        if above and self.way.leaders:  # the logs were stored by other brokers, and may have been before the group
+            self.story.append(f"{group} was above {above}")
+            until(lambda: self._has_been_reset(bootstrap, group, above), f"the offsets of {group}")
+            committed, above = committed_of(bootstrap, group), {}
+        for place, offset in above.items():
+            yield f"{group} is at {offset} in {place}, which ends below"
         places: list[Place] = [place for place in PLACES if place[0] in GROUP_TOPICS]
         before = read_all(bootstrap, places)[ISOLATIONS[1]]
         got = polled(bootstrap, group, places)
@@ -305,6 +309,20 @@ class LostCluster:
             if missing := sorted(least - set(got[place]), key=str):
                 yield f"{group} at {first} in {place} did not get {len(missing)}, such as {missing[0]}"
         self.story.append(f"{group} got {sum(map(len, got.values()))} records from {dict(committed)} on")
+
+    def _has_been_reset(self, bootstrap: str, group: str, places: Iterable[Place]) -> bool:
+        """Whether Kafka's tool has set a group to the ends of logs, as DEAD_CLUSTER says; its old members must have
+        expired."""
+        topics = [word for topic, number in places for word in ("--topic", f"{topic}:{number}")]
+        words = ["--bootstrap-server", bootstrap, "--group", group, "--reset-offsets", "--to-latest", "--execute"]
+        done = subprocess.run(
+            ["kafka-consumer-groups", *words, *topics],
+            env=self._with_tools(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode == 0 and "Error" not in done.stdout + done.stderr
 
 
 def polled(bootstrap: str, group: str, places: Sequence[Place]) -> dict[Place, list[tuple[int, Any, Any]]]:
@@ -337,7 +355,8 @@ def polled(bootstrap: str, group: str, places: Sequence[Place]) -> dict[Place, l
 def make_saved_topics(cluster: Three, line: str) -> None:
     """Makes the topics into which a line brings records back."""
     for topic, saved in re.findall(r"--topic (\S+)=(\S+)", line if line.startswith("seglog replay") else ""):
-        cluster.create_topic(saved, TOPICS[topic].get("partitions", 1))
+        admin: Any = cluster.admin()
+        cluster.create_topic(saved, len(admin.list_topics(topic, timeout=30).topics[topic].partitions))
 
 
 def feed(bootstrap: str) -> None:
