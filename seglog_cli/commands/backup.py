@@ -102,7 +102,8 @@ def create(
     instead of all. What the broker's own copy of the metadata does not name, or names without a leader, is stored.
     While a leader changes between two brokers' runs, neither of these runs may have its partitions; the next ones have.
     Do not start a whole cluster on such snapshots as they are: a broker without a copy may lead, and the only copy is
-    cut. `seglog help dead-cluster` says in situation 2 what to do before.
+    cut. A group may be above a log that another broker stored before. `seglog help dead-cluster` says in situation 2
+    what to do.
 
     With --every, SIGTERM and SIGINT end the service within a second, and nothing of a run that was cut short is
     listed. A run that fails is reported and tried again, first after ten seconds, then after twice as long each time,
