@@ -35,8 +35,8 @@ class Cluster:
     `rebuild` reads it (`image`), and what is missing.
 
     `aside` are directories that no broker serves: a move's source or target, strays, deleted ones. `unknown` are topics
-    that the controllers which are given do not know, as a broker's copy of the metadata is newer. `remarks` are
-    sentences.
+    that the controllers which are given do not know: made or deleted since they or the brokers were copied. `remarks`
+    are sentences.
     """
 
     cluster_id: str = ""
@@ -95,10 +95,8 @@ def assembled(hosts: Sequence[HostFacts]) -> Cluster:
             offsets[row.group] = max(row.offset, offsets.get(row.group, row.offset))
     cluster.missing = list(_missing(cluster, places))
     controllers = _controllers(cluster, images)
-    if controllers is not None and cluster.metadata is not None and controllers.end < cluster.metadata.end:
-        ids = {topic.topic_id for topic in controllers.topics}
-        cluster.unknown = frozenset(topic.name for topic in cluster.metadata.topics if topic.topic_id not in ids)
-        cluster.remarks += _unknown_topics(cluster, controllers, cluster.metadata)
+    if controllers is not None and controllers.topics and not controllers.problems:
+        cluster.unknown = _unknown_topics(cluster, controllers)
     cluster.remarks += _remarks(cluster, hosts, images)
     return cluster
 
@@ -183,14 +181,11 @@ def _controllers(cluster: Cluster, images: Iterable[MetadataFacts]) -> MetadataF
     return max((image for image in images if image.node not in brokers), key=lambda image: image.end, default=None)
 
 
-def _unknown_topics(cluster: Cluster, controllers: MetadataFacts, newest: MetadataFacts) -> Iterator[str]:
-    if cluster.unknown:
-        yield (
-            f"{controllers.source} is a controller's metadata and ends at offset {controllers.end}, before"
-            f" {newest.source}, which ends at {newest.end}: it lacks {', '.join(sorted(cluster.unknown))}, whose"
-            " partitions brokers set aside as strays; no line elects leaders for them. If another controller knows"
-            " them, give its log directory, too; else `seglog doctor` says how to bring their records back"
-        )
+def _unknown_topics(cluster: Cluster, controllers: MetadataFacts) -> frozenset[str]:
+    names, ids = {topic.name for topic in controllers.topics}, {topic.topic_id for topic in controllers.topics}
+    newest = () if cluster.metadata is None else cluster.metadata.topics
+    later = {topic.name for topic in newest if topic.topic_id not in ids}
+    return frozenset(later | {key.topic for key in cluster.copies if key.topic not in names})
 
 
 def _remarks(cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[MetadataFacts]) -> Iterator[str]:
@@ -203,6 +198,14 @@ def _remarks(cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[Meta
     else:
         yield from newest.problems
         yield from _stale(newest, images, hosts)
+    controllers = _controllers(cluster, images)
+    if cluster.unknown and controllers is not None:
+        yield (
+            f"{controllers.source} is a controller's metadata, and up to its end at offset {controllers.end} it has no"
+            f" {', '.join(sorted(cluster.unknown))}: brokers set aside as strays what they have of that, and no line"
+            " elects leaders for it. If another controller knows more, give its log directory, too; else `seglog"
+            " doctor` says how to bring the records back"
+        )
     if cluster.image is not None:
         for missing in cluster.missing:
             yield f"{missing.described(cluster.image)}: what only they hold is not compared"
