@@ -275,6 +275,8 @@ class LogDirectory:
                 for segment in log.segments:
                     segment.close_files()
                 trial.close_files()
+                if self._views is not None:
+                    self._views.let_go(directory)
 
     def keep(self, tried: Log, recover_from: int | None = None) -> Log:
         """Returns a tried log as `log_in` does. What the trial changed in indexes and other files derived from the

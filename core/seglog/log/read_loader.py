@@ -204,6 +204,13 @@ class ViewingFileSystem(ViewFileSystem):
                 view.close()
             self._views.clear()
 
+    def let_go(self, directory: Path) -> None:
+        """Closes what is held of a partition; the next look takes a new view."""
+        with self._guard:
+            view = self._views.pop(str(directory), None)
+        if view is not None:
+            view.close()
+
     def _shown(self, path: Path) -> FileSystem:
         """Returns the view of the directory that `path` lies in: a partition's files are asked for fifty times."""
         view = self._views.get(str(path).rpartition("/")[0])
@@ -218,10 +225,7 @@ class ViewingFileSystem(ViewFileSystem):
         try:
             return ask(self._shown(path))
         except VanishedError:
-            with self._guard:
-                view = self._views.pop(str(path.parent), None)
-            if view is not None:
-                view.close()
+            self.let_go(path.parent)
             raise
 
     def _taken(self, directory: Path) -> FileSystem:

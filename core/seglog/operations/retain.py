@@ -30,14 +30,7 @@ from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import (
-    ArgumentError,
-    CorruptRecordError,
-    NotALogError,
-    RefusedError,
-    SeglogError,
-    UnsupportedError,
-)
+from seglog.errors import ArgumentError, CorruptRecordError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.layout import INT64_MAX
 from seglog.log.checkpoints import check_checkpoints, room_to_close
@@ -280,12 +273,6 @@ def _require_deletable(path: Path, topics: DirectorySettings) -> None:
         raise RefusedError(f"{path}: {refusal}; nothing was changed")
 
 
-def _partitions_of(fs: FileSystem, place: NamedLogs) -> list[Path]:
-    """Returns the partitions to work on, each once: the named ones, and the live ones of a directory that was named."""
-    live = list_log_directory(fs, place.log_directory).live if place.whole else ()
-    return list(dict.fromkeys((*place.partitions, *(partition.path for partition in live))))
-
-
 class _DirectoryRetention:
     """One log directory's part of the work."""
 
@@ -299,13 +286,17 @@ class _DirectoryRetention:
         space: SpaceToFree,
     ) -> None:
         self._fs, self.path, self._topics, self._clock = fs, place.log_directory, topics, clock
-        self._place, self._partitions = place, _partitions_of(fs, place)
+        live = list_log_directory(fs, self.path).live if place.whole else ()
+        self._place, named = place, (*place.partitions, *(partition.path for partition in live))
+        self._partitions = list(dict.fromkeys(named))  # each once
         self._rules, self._space = rules, space
         ruled = rules.ruled or rules.free is not None
         self._ruled = {topic_partition_of(partition).topic for partition in place.partitions} if ruled else set()
         self._in_tier: set[str] = set()
         self._leftovers = {path: leftovers_of(fs, path) for path in self._partitions}
         self._recoveries: list[RoomTaken] = []  # of a dry run
+        self._early: Mapping[Path, RetentionPlan] = {}  # what was deleted before recovery
+        self._stay_torn: set[Path] = set()
 
     def lacks_room(self) -> bool:
         """True if the disk may lack the room to recover the logs."""
@@ -334,35 +325,43 @@ class _DirectoryRetention:
             self._in_tier = {
                 topic_partition_of(path).topic for path in self._partitions if self._is_in_tier(directory, path)
             }
-            early = self._retain_ahead(directory, waiting) if writable else {}
+            self._early = self._retain_ahead(directory, waiting) if writable else {}
             logs: list[Log] = []
-            stay_torn: set[Path] = set()
+            alone = self._rules.dry_run and self._rules.free is None  # what a log loses depends on no other
             for path in self._partitions:
+                if alone:  # of ten thousand logs only one is held
+                    retained += self._retained(directory, logs, 0)
+                    logs.clear()
+                    torn.close()
                 try:
                     self._require_retainable(path)
                     log = self._opened(directory, path, torn)
                     if is_torn(log.recovery):  # loads the log: here, as it may have vanished
-                        stay_torn.add(log.directory)
+                        self._stay_torn.add(log.directory)
                     logs.append(log)
                 except SeglogError as error:
                     gone = isinstance(error, NotALogError) or self._fs.status(path) is None
                     if not (gone and self._rules.dry_run):  # a broker deletes it meanwhile, or makes it anew
                         failures.append(RetentionFailure(path, error))
-                    if path in early:
-                        against, plan = self._resolved(path).against(DELETE), early[path]
+                    if path in self._early:
+                        against, plan = self._resolved(path).against(DELETE), self._early[path]
                         retained.append(Retained(self.path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
-            freed = sum(plan.freed_bytes for plan in early.values())
+            freed = sum(plan.freed_bytes for plan in self._early.values())
             needed = 0 if writable or self._rules.free is None else self._needed(directory, waiting)
             left = max(needed, self._space.left(self._space.wanted(self.path, waiting), freed))
-            for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
-                carry_out = partial(self._take_closed, directory) if log.directory in stay_torn else self._carry_out
-                outcome = carry_out(log, plan, early.get(log.directory))
-                retained.append(replace(outcome, leftovers=self._leftovers[log.directory]))
+            retained += self._retained(directory, logs, left)
         done: list[Outcome] = [*failures, *retained]
         if self._rules.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
             done.append(self._space.take(self.path, freed + left, freed_in_all, waiting))
         return done
+
+    def _retained(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> Iterator[Retained]:
+        """Plans for logs, and applies the plans."""
+        for log, plan in zip(logs, self._plans(directory, logs, wanted), strict=True):
+            carry_out = partial(self._take_closed, directory) if log.directory in self._stay_torn else self._carry_out
+            outcome = carry_out(log, plan, self._early.get(log.directory))
+            yield replace(outcome, leftovers=self._leftovers[log.directory])
 
     def _needed(self, directory: LogDirectory, waiting: int) -> int:
         """Returns the bytes that a run must free to recover the logs of a dry run, and counts what that takes."""
