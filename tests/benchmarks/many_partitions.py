@@ -60,8 +60,8 @@ class Row:
 
 
 _OPENED = (
-    "opening takes half (view 12 to 17, which opens all 13 files; load 20), map and copy a third, telling 9 (of it"
-    " obstacles of a start 7; profile); fewer questions for a file's status 4 %; C hashes of kinds: none; not tried: a"
+    "opening takes half (view 26, which opens all 13 files; load 18), map and copy a third, telling 9 (of it obstacles"
+    " of a start 7; profile); fewer questions for a file's status 4 %; C hashes of kinds: none; not tried: a"
     " whole path from one reading, as doctor has it; reading small files at once into the view would hold 28 KB of each"
 )
 _LISTED = (
@@ -70,6 +70,7 @@ _LISTED = (
     " lines written at once: within the noise; no collector, C hashes of kinds: nothing; a third is start-up at 1,000,"
     " not at 10,000"
 )
+_IMPORTS = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import numpy, typer"  # as the command line sets it
 _POLICY = ("--policy", "compact")
 _STARTED = (
     "imports: numpy is a third of it, Typer a tenth, making dataclasses a fifth (117 for verify, 0.5 ms each in Python"
