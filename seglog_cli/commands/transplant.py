@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ def run(
     session: Session,
     sources: Annotated[
         list[Path],
-        argument("SOURCE", "Partition directories of the dead cluster, or whole log directories; only read."),
+        argument("SOURCE", "Partition or log directories of the dead cluster, or snapshots of them; only read."),
     ],
     into: Annotated[
         list[Path],
@@ -91,9 +92,10 @@ def run(
       seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka --into /data1/kafka --into /data2/kafka
+      seglog transplant /mnt/backup#latest --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
-    from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest
+    from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest, seeing_snapshots
 
     session.named[:] = into  # the sources are copies, not directories of the broker
 
@@ -104,11 +106,13 @@ def run(
         quarantine=quarantine,
         beside=into[1:],
     )
-    request = TransplantRequest.of(session.fs, sources, into[0], keywords)
+    looking = replace(session)
+    looking.__dict__["fs"], sources = seeing_snapshots(session.fs, sources)
+    request = TransplantRequest.of(looking.fs, sources, into[0], keywords)
     if dry_run:
-        show_plans(session.console, _planned(session, request))
+        show_plans(session.console, _planned(looking, request))
         return ExitCode.DONE
-    outcomes = _carried_out(session, request)
+    outcomes = _carried_out(looking, request)
     for outcome in outcomes:
         if outcome.run is not None:
             session.remember_run(outcome.run.folder)

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import seglog
-from tests.support.command_line import clean_logs, ended
+from seglog.format.filenames import parse_topic_partition
+from seglog.storage.local import LocalFileSystem
+from tests.support.command_line import clean_logs, ended, run
+from tests.support.consumers import librdkafka_rows
+from tests.support.fixtures import fixture_now_ms
+from tests.support.log_files import contents_below
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.serving import local_rows, served
+from tests.support.target_directories import partitions_in, target_directory
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +92,42 @@ def test_the_library_opens_what_a_pattern_in_a_snapshot_names(places: tuple[Path
     logs, snapshot = places
     shown, table = (seglog.open_table(f"{place}/orders-*").scanner().to_table() for place in (snapshot, logs))
     assert shown.num_rows == table.num_rows > 0 and shown.schema == table.schema
+
+
+def test_clients_of_serve_read_a_snapshot(places: tuple[Path, Path]) -> None:
+    logs, snapshot = places
+    names = [("orders-gzip", 0), ("payments", 0), ("customers", 1)]
+    with served(str(snapshot)) as (_, said):
+        rows = librdkafka_rows(said["listen"], names, "read_uncommitted")
+    for topic, number in names:
+        with seglog.open_log(logs / f"{topic}-{number}") as log:
+            assert rows[topic, number] == local_rows(log) != []
+
+
+def test_a_snapshot_is_replayed_with_its_groups_as_its_source(
+    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters, said = [], []
+    for number, place in enumerate(places):
+        topics = {key.topic: 10 for key in map(parse_topic_partition, partitions_in(places[0])) if key is not None}
+        cluster = MemoryCluster(topics)
+        monkeypatch.setattr("seglog_rescue.serve.replay.target.TargetCluster", lambda *_, made=cluster: made)
+        files = ["--state", tmp_path / f"state{number}", "--map", tmp_path / f"map{number}.csv"]
+        done = run("replay", "--to", cluster.bootstrap, *files, "--groups", place)
+        assert done.exit_code == 0, done.stderr
+        clusters.append(cluster)
+        said.append(done.stdout)
+    assert said[0] == said[1] and clusters[0].commits == clusters[1].commits != {}
+    assert clusters[0].records == clusters[1].records and len(clusters[0].records) > 4
+
+
+def test_a_snapshot_is_transplanted_in_full_as_its_source(places: tuple[Path, Path], tmp_path: Path) -> None:
+    made = []
+    for number, place in enumerate(places):
+        target = target_directory(LocalFileSystem(), tmp_path / str(number) / "logs", partitions_in(places[0]))
+        line = ("transplant", place, "--into", target, "--now", str(fixture_now_ms("4.3.0/clean")))
+        planned, done = run(*line, "--dry-run"), run(*line)
+        assert (planned.exit_code, done.exit_code) == (0, 0), done.stderr
+        made.append(contents_below(target))
+    assert made[0] == made[1]
+    assert any(name.startswith("orders-gzip-0/") and len(data) > 1000 for name, data in made[0].items())

@@ -14,6 +14,7 @@ from seglog.errors import SeglogError
 from seglog.model import TopicPartition
 from seglog_ask.table.schema import VIEWS, arrow_schema, default_projection, projection_of
 from tests.support import fixtures
+from tests.support.command_line import ended
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
@@ -267,6 +268,17 @@ def test_bad_input_is_one_clear_sentence(read, logs, path, options, message):
         read(logs / path, **options).count()
     assert message in message_of(caught)
     assert issubclass(SeglogError, Exception)
+
+
+def test_a_snapshot_of_a_backup_is_read_where_it_is(read, logs, tmp_path):
+    assert ended("backup", logs, "--to", tmp_path / "backup").code == 0
+    snapshot = tmp_path / "backup#latest"
+    for name in ("both-0", "customers-*"):
+        found, source = (
+            sorted((row.topic, row.partition, row.offset, row.key, row.value) for row in read(place / name).collect())
+            for place in (snapshot, logs)
+        )
+        assert found == source != []
 
 
 def test_a_hundred_small_splits_all_arrive(read, logs):

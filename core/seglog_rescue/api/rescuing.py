@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -13,6 +14,7 @@ from seglog.operations.workspace import (
     CommonArguments,
     Location,
     ReadArguments,
+    Workspace,
     local_path,
     looked_at,
     optional_release,
@@ -104,7 +106,7 @@ def plan_transplant(*sources: Location, into: Location, **given: Unpack[Transpla
     example of `transplant` shows it.
     """
     work, keywords = request_of(given, TransplantKeywords, ())
-    request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
+    work, request = _request_of_transplant(work, sources, into, keywords)
     return transplanting.plan_transplant(work.fs, work.clock, request, request.settings(work))
 
 
@@ -112,11 +114,12 @@ def plan_transplant(*sources: Location, into: Location, **given: Unpack[Transpla
 def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArguments]) -> TransplantOutcome:
     """Copies a dead cluster's partitions into the log directory `into` of another cluster's stopped broker.
 
-    Offsets stay. `topics` takes only these topics, under new names if it is a mapping. `transactions_of` are further
-    log directories whose `__transaction_state` says how open transactions ended. `every_replica` confirms that every
-    replica gets the same data. `beside` are the broker's other log directories: partitions that it has there are left
-    to a call with that directory as `into`. `undo(outcome.run)` takes it back until the broker has written. Raises,
-    before anything changes, RefusedError, LockedError, NotALogError, or Obstacles for several of them.
+    Offsets stay. A source may be a snapshot of a backup, where it is. `topics` takes only these topics, under new names
+    if it is a mapping. `transactions_of` are further log directories whose `__transaction_state` says how open
+    transactions ended. `every_replica` confirms that every replica gets the same data. `beside` are the broker's other
+    log directories: partitions that it has there are left to a call with that directory as `into`. `undo(outcome.run)`
+    takes it back until the broker has written. Raises, before anything changes, RefusedError, LockedError,
+    NotALogError, or Obstacles for several of them.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -133,7 +136,7 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
     /new has no meta.properties
     """
     work, keywords = request_of(given, TransplantKeywords, ())
-    request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
+    work, request = _request_of_transplant(work, sources, into, keywords)
     with transplanting.locked_targets(work.fs, request):
         settings = request.settings(work)
         plan = transplanting.plan_transplant(work.fs, work.clock, request, settings)
@@ -143,6 +146,13 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
     if outcome.failure is not None:
         raise outcome.failure
     return outcome
+
+
+def _request_of_transplant(
+    work: Workspace, sources: tuple[Location, ...], into: Location, keywords: TransplantKeywords
+) -> tuple[Workspace, TransplantRequest]:
+    fs, paths = transplanting.seeing_snapshots(work.fs, paths_of(sources))
+    return replace(work, fs=fs), TransplantRequest.of(fs, paths, into, keywords)
 
 
 @public

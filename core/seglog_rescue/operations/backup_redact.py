@@ -242,8 +242,7 @@ class BackupRedaction:
         """Makes the manifests of what is listed, of runs that end meanwhile too; returns the objects that they name."""
         ids = source.ids()
         if self._searched_manifests.keys() != set(ids):
-            self._searched_manifests.clear()  # what was pruned names nothing any more
-            self._named = NamedObjects()
+            self._forget_manifests()  # what was pruned names nothing any more
         for identity in self._missing(ids):
             self._taken(source, identity)
         while True:
@@ -267,6 +266,10 @@ class BackupRedaction:
             target.replace(anew)
             del manifest, anew  # before the next one is read
         return made
+
+    def _forget_manifests(self) -> None:
+        self._searched_manifests.clear()
+        self._named, self._lines = NamedObjects(), KnownLines(_Once)
 
     def _missing(self, ids: Sequence[str]) -> list[str]:
         return [identity for identity in ids if identity not in self._searched_manifests]
@@ -313,14 +316,10 @@ class BackupRedaction:
     def prove(self) -> tuple[Trace, ...]:
         """Searches all that snapshots name for copies, each content once."""
         repository, request = self._repository, self.request
-        named, done, report = NamedObjects(), set[bytes](), SearchReport()
-        ids, traces, beginnings, lines = repository.ids(), list[Trace](), KnownLines(_Once), KnownLines(_Once)
-        for identity in ids:
-            manifest = repository.manifest(identity)
-            named.take(manifest)
-            for view in self._shown(manifest, named, beginnings):
-                for partition, name, extents, _ in self._contents(view):
-                    done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
+        self._forget_manifests()  # they are large, and the proof reads them anew
+        done, report = set[bytes](), SearchReport()
+        ids, traces = repository.ids(), list[Trace]()
+        named, lines = self._without_beginnings(ids, done), KnownLines(_Once)
         for identity in ids:
             for view in self._shown(repository.manifest(identity), named, lines):
                 files = snapshot_files(repository.fs, view)
@@ -338,6 +337,17 @@ class BackupRedaction:
                 report.unread.append((repository.place / name, "no snapshot names it"))
         self._searched = report
         return tuple(traces)
+
+    def _without_beginnings(self, ids: Sequence[str], done: set[bytes]) -> NamedObjects:
+        """Returns what snapshots name; files that are the beginning of another one count as `done`."""
+        named, lines = NamedObjects(), KnownLines(_Once)
+        for identity in ids:
+            manifest = self._repository.manifest(identity)
+            named.take(manifest)
+            for view in self._shown(manifest, named, lines):
+                for partition, name, extents, _ in self._contents(view):
+                    done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
+        return named
 
     def _contents(self, view: ShownSnapshot) -> Iterator[tuple[str, str, Extents, Path]]:
         """Yields each file that is to be searched: its partition ("" for none), name, extents and path."""

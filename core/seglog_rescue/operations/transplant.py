@@ -19,6 +19,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.doors import door
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import (
@@ -31,6 +32,7 @@ from seglog.operations.workspace import (
     settings_of,
 )
 from seglog.progress import BytesRead
+from seglog.remote_path import SNAPSHOT_MARK
 from seglog.repairs.undo.apply import undo_run
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
 from seglog.scan.view import require_no_run
@@ -65,6 +67,19 @@ class TransplantKeywords(TypedDict, total=False):
 
 class TransplantArguments(TransplantKeywords, CommonArguments, total=False):
     """Those of `seglog.transplant`, and those of every function."""
+
+
+def seeing_snapshots(fs: FileSystem, sources: Sequence[Path]) -> tuple[FileSystem, list[Path]]:
+    """Returns a file system that shows the snapshots of backups in which sources lie, and the sources there.
+
+    Raises RefusedError if a repository has no such snapshot, CorruptTierError, OSError.
+    """
+    paths: list[Path] = []
+    for path in sources:
+        view = door("snapshot")(fs, path) if SNAPSHOT_MARK in str(path) else None
+        fs, path = (fs, path) if view is None else view
+        paths.append(path)
+    return fs, paths
 
 
 @dataclass(frozen=True, slots=True)
