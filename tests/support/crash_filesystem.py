@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from seglog.errors import RefusedError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode, read_one_by_one
+from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode
 from tests.support.crash_model import Directory, Node, Step, commit, directories_of, names_after_crash, set_name
 
 
@@ -339,7 +339,7 @@ class CrashFileSystem:
             return file.read_at(0, file.size())
 
     def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
-        return read_one_by_one(self, directory, names, limit)
+        return [self.read_bytes(directory / name, limit) for name in names]
 
     def link(self, source: Path, target: Path) -> None:
         self.check_power()

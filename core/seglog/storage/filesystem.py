@@ -246,11 +246,6 @@ def read_whole(file: File, limit: int) -> bytes:
     return file.read_at(0, require_size(file, limit))
 
 
-def read_one_by_one(fs: FileSystem, directory: Path, names: Iterable[str], limit: int) -> list[bytes]:
-    """`FileSystem.read_each`, where nothing is quicker than asking for each."""
-    return [fs.read_bytes(directory / name, limit) for name in names]
-
-
 def leads_nowhere(fs: FileSystem, path: Path) -> bool:
     """True for a link to something that is not there. Raises OSError."""
     link = fs.status(path, follow=False)
@@ -368,10 +363,10 @@ class OpeningEach:
     def read_each(
         self: FileSystem, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT
     ) -> Sequence[bytes]:
-        return read_one_by_one(self, directory, names, limit)
+        return [self.read_bytes(directory / name, limit) for name in names]
 
 
-class PassingFileSystem:
+class PassingFileSystem(OpeningEach):
     """Passes every call on to `below`."""
 
     def __init__(self, below: FileSystem) -> None:
@@ -418,9 +413,6 @@ class PassingFileSystem:
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._below.read_bytes(path, limit)
-
-    def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
-        return read_one_by_one(self, directory, names, limit)  # what is below would not see who overrides the others
 
     def link(self, source: Path, target: Path) -> None:
         self._below.link(source, target)

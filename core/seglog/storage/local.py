@@ -27,14 +27,7 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.errors import RefusedError
 from seglog.storage import links
-from seglog.storage.filesystem import (
-    READ_BYTES_LIMIT,
-    Access,
-    FileStatus,
-    OpenMode,
-    read_one_by_one,
-    read_whole,
-)
+from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpeningEach, OpenMode
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -171,7 +164,7 @@ class LocalFile:
         return f"LocalFile({str(self.path)!r}{', closed' if self._descriptor < 0 else ''})"
 
 
-class LocalFileSystem:
+class LocalFileSystem(OpeningEach):
     """The operating system's files; holds no state."""
 
     def open(self, path: Path, mode: OpenMode) -> LocalFile:
@@ -297,13 +290,9 @@ class LocalFileSystem:
         finally:
             os.close(descriptor)
 
-    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        with self.open(path, "r") as file:
-            return read_whole(file, limit)
-
     def read_each(self, directory: Path, names: Iterable[str], limit: int = READ_BYTES_LIMIT) -> Sequence[bytes]:
         if type(self).open is not LocalFileSystem.open:  # which sees each file
-            return read_one_by_one(self, directory, names, limit)
+            return super().read_each(directory, names, limit)
         descriptor = self._open_directory(directory)
         try:
             contents = []
