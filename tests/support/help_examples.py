@@ -63,7 +63,8 @@ def staged(example: str, tmp_path: Path) -> tuple[str, Path]:
     if example.startswith("seglog restore"):
         places |= stage_set_aside(logs, example)
     if "/mnt/backup" in example:
-        assert run("backup", logs, "--to", tmp_path / "backup").exit_code == 0
+        saved = places.get("/mnt/old/kafka", logs)
+        assert run("backup", saved, "--to", tmp_path / "backup").exit_code == 0
         places |= {"/mnt/backup": str(tmp_path / "backup"), "/tmp/restored": str(tmp_path / "restored")}
     if "server.properties" in example:
         (logs / "server.properties").write_text("segment.bytes=1048576\n")

@@ -15,6 +15,7 @@ where its first offset lies where everybody asks, and not an index.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -39,11 +40,14 @@ def passed(walk: Callable[[], object]) -> set[str]:
             found.add(name)
 
     before = sys.getprofile()
+    gc.collect()  # what other tests have left would be closed in the midst of the walk
+    gc.disable()
     sys.setprofile(note)
     try:
         walk()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return found
 
 
