@@ -245,20 +245,21 @@ def restore_by_the_page(dead: DeadCluster, root: Path, into: Path) -> None:
     words |= {"ID": f"{ids[0]['snapshot']}/broker1a", "orders": "two"}
     followed = []
     for line in lines:
-        filled = re.sub(r"\b(REPOSITORY|RESTORED|LOGDIR|TIME|ID|orders)\b", lambda found: words[found[1]], line)
+        words["PARTITION"] = next(map(str, sorted(restored.glob("*/two-*"))), "")
+        filled = re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[1]], line)
         arguments = [
             name
             for word in shlex.split(filled)
             for name in (sorted(map(str, restored.glob("*"))) if word == f"{restored}/*" else [word])
         ]
-        if arguments == ["backup"]:
-            continue  # the command's name in a sentence
+        if len(arguments) == 1:
+            continue  # a command's name in a sentence
         done = run(*arguments)
         assert done.exit_code in ((0, 1) if arguments[0] == "replicas" else (0,)), (line, done.output)
         followed.append(arguments[0])
         if arguments[0] == "groups":
             assert done.stdout == f"{PLACE[0]},{PLACE[1]},{OFFSET}\n"
-    assert followed == ["backup", "ls", "backup", "replicas", "transplant", "groups"]
+    assert followed == ["backup", "ls", "backup", "replicas", "txn", "transplant", "groups"]
 
 
 def describe_nobody(broker: Broker) -> None:
