@@ -347,6 +347,7 @@ class BackupRedaction:
             for view in self._shown(manifest, named, lines):
                 for partition, name, extents, _ in self._contents(view):
                     done |= {_content_key(partition, name, extents[:end]) for end in range(1, len(extents))}
+            del manifest  # before the next one is read: they are large
         return named
 
     def _contents(self, view: ShownSnapshot) -> Iterator[tuple[str, str, Extents, Path]]:
@@ -379,4 +380,4 @@ class _Once:
 
 def _content_key(partition: str, name: str, extents: Extents) -> bytes:
     """Returns a digest of a file's content; of one that is the beginning of another one's, it is asked for, too."""
-    return hashlib.sha256(repr((partition, name, extents)).encode()).digest()
+    return hashlib.blake2b(repr((partition, name, extents)).encode(), digest_size=16).digest()
