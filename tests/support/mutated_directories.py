@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.format.checksum import crc32c
-from tests.support.varied_directory import copy_tree
+from tests.support.effort import first_seed, tries
+from tests.support.varied_directory import base_directory, copy_tree
 
 INT32 = (-1, 0, 1, 2, -2, 7, 2**31 - 1, -(2**31), 2**30)
 INT64 = (-1, 0, 1, 5, 40, 2**31, 2**31 - 1, 2**63 - 1, 2**63 - 2, -(2**63), 2**62)
@@ -460,3 +461,14 @@ def mutate(root: Path, chance: random.Random) -> list[str]:
     """Applies one to eight mutations; what they did."""
     done = (chance.choice(MUTATIONS)(root, chance) for _ in range(chance.choice([1, 1, 2, 3, 4, 8])))
     return [what for what in done if what]
+
+
+def mutated_directories(place: Path) -> list[Path]:
+    """A varied log directory below `place`, and copies of it with mutations, each of a seed; SEGLOG_EFFORT multiplies
+    them."""
+    base_directory(place / "base")
+    first, made = first_seed(1), [place / str(number) for number in range(tries(10))]
+    for seed, directory in enumerate(made, first):
+        copy_tree(place / "base", directory)
+        mutate(directory, random.Random(seed))
+    return [place / "base", *made]

@@ -27,7 +27,7 @@ from seglog.format import filenames
 from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot
 from seglog.log.segment_list import SegmentList
 from seglog.model import NO_TIMESTAMP, TopicPartition
-from seglog.scan.index_files import held_rows, read_index, small_indexes
+from seglog.scan.index_files import index_rows, small_indexes
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
@@ -197,11 +197,8 @@ def read_entries(fs: FileSystem, path: Path | None, base_offset: int, held: Mapp
     """
     if path is None:
         return _NO_TIMES
-    data = held.get(path.name)
-    if data is not None:
-        return held_rows(path, data, base_offset)
     try:
-        return read_index(fs, path, base_offset).rows
+        return index_rows(fs, path, base_offset, held)
     except UntrustedLinkError:
         raise
     except (FileNotFoundError, RefusedError):

@@ -70,6 +70,12 @@ def small_indexes(fs: FileSystem, listing: PartitionListing, *, log_bytes: int =
     return {}
 
 
+def index_rows(fs: FileSystem, path: Path, base_offset: int, held: Mapping[str, bytes]) -> np.ndarray:
+    """Returns the rows of an index, from what is `held` (`small_indexes`) or from its file. Raises as `read_index`."""
+    data = held.get(path.name)
+    return read_index(fs, path, base_offset).rows if data is None else held_rows(path, data, base_offset)
+
+
 def held_rows(path: Path, data: bytes, base_offset: int) -> np.ndarray:
     """Returns the rows of `read_index` from the contents of a small index."""
     return _decoded(data, base_offset, is_time=path.suffix == FileKind.TIME_INDEX.value)

@@ -40,15 +40,21 @@ def matching_paths(fs: FileSystem, text: str) -> list[Path]:
     return list(dict.fromkeys(matching))
 
 
+def snapshot_around(fs: FileSystem, path: Path) -> tuple[FileSystem, Path]:
+    """Returns a file system that shows the snapshot of a backup in which a path lies, and the path there; both as they
+    are if it is in none. Raises RefusedError if a repository has no such snapshot, CorruptTierError, OSError.
+    """
+    shown = door("snapshot")(fs, path) if SNAPSHOT_MARK in str(path) else None
+    return (fs, path) if shown is None else shown
+
+
 def expand(fs: FileSystem, path: Path) -> list[Path]:
     """Expands `*`, `?` and `[…]`, in a snapshot of a backup too; lists each directory once. Raises NotALogError if
     nothing matches.
     """
     if not _GLOB & set(str(path)) or fs.status(path) is not None:
         return [path]
-    shown = door("snapshot")(fs, path) if SNAPSHOT_MARK in str(path) else None
-    if shown is not None:
-        fs, path = shown
+    fs, path = snapshot_around(fs, path)
     above = next(one for one in path.parents if not _GLOB & set(str(one)))
     found = [above]
     for part in path.parts[len(above.parts) :]:

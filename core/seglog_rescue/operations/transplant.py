@@ -19,7 +19,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.doors import door
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import (
@@ -32,9 +31,9 @@ from seglog.operations.workspace import (
     settings_of,
 )
 from seglog.progress import BytesRead
-from seglog.remote_path import SNAPSHOT_MARK
 from seglog.repairs.undo.apply import undo_run
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
+from seglog.scan.patterns import snapshot_around
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -76,9 +75,8 @@ def seeing_snapshots(fs: FileSystem, sources: Sequence[Path]) -> tuple[FileSyste
     """
     paths: list[Path] = []
     for path in sources:
-        view = door("snapshot")(fs, path) if SNAPSHOT_MARK in str(path) else None
-        fs, path = (fs, path) if view is None else view
-        paths.append(path)
+        fs, there = snapshot_around(fs, path)
+        paths.append(there)
     return fs, paths
 
 

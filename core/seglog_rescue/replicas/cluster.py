@@ -97,7 +97,7 @@ def assembled(hosts: Sequence[HostFacts]) -> Cluster:
     controllers = _controllers(cluster, images)
     if controllers is not None and controllers.topics and not controllers.problems:
         cluster.unknown = _unknown_topics(cluster, controllers)
-    cluster.remarks += _remarks(cluster, hosts, images)
+    cluster.remarks += _remarks(cluster, hosts, images, controllers)
     return cluster
 
 
@@ -188,7 +188,9 @@ def _unknown_topics(cluster: Cluster, controllers: MetadataFacts) -> frozenset[s
     return frozenset(later | {key.topic for key in cluster.copies if key.topic not in names})
 
 
-def _remarks(cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[MetadataFacts]) -> Iterator[str]:
+def _remarks(
+    cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[MetadataFacts], controllers: MetadataFacts | None
+) -> Iterator[str]:
     newest = cluster.metadata
     if newest is None:
         yield (
@@ -198,7 +200,6 @@ def _remarks(cluster: Cluster, hosts: Sequence[HostFacts], images: Sequence[Meta
     else:
         yield from newest.problems
         yield from _stale(newest, images, hosts)
-    controllers = _controllers(cluster, images)
     if cluster.unknown and controllers is not None:
         yield (
             f"{controllers.source} is a controller's metadata, and up to its end at offset {controllers.end} it has no"

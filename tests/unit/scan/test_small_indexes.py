@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,16 @@ from seglog.look.report.partition_figures import Surrounding, TopicRules, partit
 from seglog.scan.index_files import held_rows, read_index, small_indexes
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
-from tests.support.effort import first_seed, tries
 from tests.support.fixtures import fixture_copy, manifest
 from tests.support.log_files import FS
-from tests.support.mutated_directories import mutate
-from tests.support.varied_directory import base_directory, copy_tree
+from tests.support.mutated_directories import mutated_directories
 
 ORDERS = "orders-none-0"
 
 
 @pytest.fixture(params=["mutated", *manifest()])
 def directories(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
-    if request.param != "mutated":
-        return [fixture_copy(request.param, tmp_path)]
-    base_directory(tmp_path / "base")
-    first, made = first_seed(1), [tmp_path / str(number) for number in range(tries(10))]
-    for seed, directory in enumerate(made, first):
-        copy_tree(tmp_path / "base", directory)
-        mutate(directory, random.Random(seed))
-    return [tmp_path / "base", *made]
+    return [fixture_copy(request.param, tmp_path)] if request.param != "mutated" else mutated_directories(tmp_path)
 
 
 def told(directory: Path) -> list[object]:

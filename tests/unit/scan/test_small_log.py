@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +16,8 @@ from seglog.scan.small_log import small_log_at_rest
 from seglog.storage.filesystem import File, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support import log_files as logs
-from tests.support.effort import first_seed, tries
 from tests.support.fixtures import fixture_copy, manifest
-from tests.support.mutated_directories import mutate
-from tests.support.varied_directory import base_directory, copy_tree
+from tests.support.mutated_directories import mutated_directories
 
 FS = LocalFileSystem()
 
@@ -47,14 +44,7 @@ def outcomes(directory: Path) -> Iterator[object]:
 
 @pytest.fixture(params=["mutated", *(name for name in manifest() if name != "0.7")])
 def directories(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
-    if request.param != "mutated":
-        return [fixture_copy(request.param, tmp_path)]
-    base_directory(tmp_path / "base")
-    first, made = first_seed(1), [tmp_path / str(number) for number in range(tries(10))]
-    for seed, directory in enumerate(made, first):
-        copy_tree(tmp_path / "base", directory)
-        mutate(directory, random.Random(seed))
-    return [tmp_path / "base", *made]
+    return [fixture_copy(request.param, tmp_path)] if request.param != "mutated" else mutated_directories(tmp_path)
 
 
 def test_statistics_are_those_of_a_view(directories: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

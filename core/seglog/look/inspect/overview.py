@@ -20,7 +20,7 @@ from seglog.format.decoder import scan_batches
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, PartitionState, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.scan.announcing import announced, ends
-from seglog.scan.index_files import held_rows, read_index, small_indexes
+from seglog.scan.index_files import index_rows, small_indexes
 from seglog.scan.listing import (
     PartitionListing,
     SegmentFiles,
@@ -243,9 +243,7 @@ def _walked(
 
 
 def _index(fs: FileSystem, path: Path | None, base_offset: int, held: Mapping[str, bytes]) -> np.ndarray:
-    if path is not None and path.name in held:
-        return held_rows(path, held[path.name], base_offset)
     if path is not None:
         with suppress(FileNotFoundError, RefusedError):  # a broker removes files; one is too large for an index
-            return read_index(fs, path, base_offset).rows
+            return index_rows(fs, path, base_offset, held)
     return _NO_ENTRIES
