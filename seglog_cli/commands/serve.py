@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from seglog.errors import CorruptionError
     from seglog.log.loader import RecoveryReport
     from seglog_cli.console import Console
-    from seglog_rescue.serve.catalog import Catalog
+    from seglog_rescue.serve.catalog import UnservedPartition
     from seglog_rescue.serve.endpoint import Address, ConnectionEnd, Endpoint
 
 _EXITS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
@@ -70,16 +71,17 @@ def run(
     reads everything.
 
     The command creates, locks and changes nothing in the directories, so they may belong to a running broker. Clients
-    see the data that was there at the start. If several directories have replicas of a partition, the one with the
-    highest leader epoch is served, and among those the longest. Old messages (magic 0 and 1) are sent as they are;
-    clients understand them.
+    see the data of a partition as it was when one of them first asked for it. If several directories have replicas of a
+    partition, the one with the highest leader epoch is served, and among those the longest. Old messages (magic 0 and
+    1) are sent as they are; clients understand them.
 
     Groups, of the classic and of the consumer protocol, begin at the offsets in the directories' own
     __consumer_offsets. Their commits are kept in memory, or with --offsets in a file that the next run begins with.
 
     Each batch's checksum is checked before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
-    --on-corrupt skip the next good batch; skip also leaves out partitions that cannot be opened. Each damaged place is
-    reported once. If a log was not closed properly, a message says what a broker that starts on it would cut.
+    --on-corrupt skip the next good batch. A partition that cannot be opened gets KAFKA_STORAGE_ERROR; if PATH names the
+    partition itself, the command ends, or with skip leaves it out, as it does a replica. Each problem is reported once.
+    If a log was not closed properly, a message says what a broker that starts on it would cut.
 
     SIGTERM and SIGINT end the command in order.
 
@@ -107,10 +109,8 @@ def run(
     tls = None if tls_cert is None else TlsFiles(tls_cert, tls_key, tls_client_ca).context()
     reporter = Reporter(session.console)
     looking, paths = tiers.seen(session, paths, warn_of_runs=False)
-    with Catalog.open(
-        paths, fs=looking.fs, clock=session.clock, config_of=looking.config_of, skip_damage=skip
-    ) as catalog:
-        reporter.opened(catalog)
+    seen = partial(Catalog.open, paths, fs=looking.fs, clock=session.clock, config_of=looking.config_of)
+    with seen(skip_damage=skip, left_out=reporter.left_out) as catalog:
         commits, kept = committed_offsets(catalog, session.fs, None if offsets is None else session.resolved(offsets))
         endpoint = Endpoint(catalog, given, session.clock, reporter, skip_damage=skip)
         received = asyncio.run(
@@ -146,14 +146,13 @@ class Reporter:
     def __init__(self, console: Console) -> None:
         self._console, self._lock = console, threading.Lock()
 
-    def opened(self, catalog: Catalog) -> None:
-        """Reports which partitions are not served."""
-        for one in catalog.left_out:
-            self._tell(
-                {"type": "left_out", "path": str(one.directory), "message": one.reason},
-                f"{one.directory} is not served: {one.reason}",
-                warning=True,
-            )
+    def left_out(self, copy: UnservedPartition) -> None:
+        """Reports a partition's directory that is not served."""
+        self._tell(
+            {"type": "left_out", "path": str(copy.directory), "message": copy.reason},
+            f"{copy.directory} is not served: {copy.reason}",
+            warning=True,
+        )
 
     def ready(self, endpoint: Endpoint, listening: Address, metrics: Address | None) -> None:
         """Reports that clients can connect, and where."""

@@ -131,16 +131,33 @@ def test_wrong_usage_is_reported_before_anything_is_served(
     assert done.code == code and words in done.stderr.decode()
 
 
-def test_a_partition_that_cannot_be_opened_ends_it_or_is_left_out(directory: Path) -> None:
+def test_a_partition_that_is_named_and_cannot_be_opened_ends_it_or_is_left_out(directory: Path) -> None:
     (directory / "pipe-0").mkdir()
     os.mkfifo(directory / "pipe-0" / "00000000000000000000.log")
-    done = ended("serve", "--listen", "127.0.0.1:0", directory)
+    named = directory / "pipe-0", directory / "t-0"
+    done = ended("serve", "--listen", "127.0.0.1:0", *named)
     assert done.code == 74 and "pipe-0" in done.stderr.decode()
-    with served("--on-corrupt", "skip", directory) as (process, said):
+    with served("--on-corrupt", "skip", *named) as (process, said):
         assert said["type"] == "left_out" and "pipe-0" in said["path"]
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         assert (said["type"], said["partitions"]) == ("serving", 1)
+
+
+def test_a_partition_of_a_log_directory_that_cannot_be_opened_is_said_when_a_client_asks(directory: Path) -> None:
+    (directory / "pipe-0").mkdir()
+    os.mkfifo(directory / "pipe-0" / "00000000000000000000.log")
+    with served(directory) as (process, said):
+        assert (said["type"], said["partitions"]) == ("serving", 2)
+        for topic, error in (("pipe", ErrorCode.kafka_storage_error), ("t", ErrorCode.none)):
+            with RawClient(address_of(said)) as client:
+                partitions = ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)
+                asked = {"replica_id": -1, "isolation_level": 0, "topics": ({"name": topic, "partitions": partitions},)}
+                (found,) = client.ask(protocol.LIST_OFFSETS, 7, asked).topics
+                assert found.partitions[0].error_code is error
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        assert said["type"] == "damage" and "pipe-0" in said["path"] and "cannot be read" in said["message"]
 
 
 def test_clients_are_given_the_address_that_is_advertised(directory: Path) -> None:

@@ -21,7 +21,7 @@ from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.storage.local import LocalFileSystem
-from seglog_rescue.serve.catalog import Catalog
+from seglog_rescue.serve.catalog import Catalog, LeftOut
 from seglog_rescue.serve.endpoint import Address, ConnectionEnd, Endpoint, Limits
 from seglog_rescue.serve.running import committed_offsets
 from seglog_rescue.serve.server import Server
@@ -124,7 +124,7 @@ class Serving:
         self.close()
 
 
-def open_catalog(paths: Sequence[Path], *, skip_damage: bool = False) -> Catalog:
+def open_catalog(paths: Sequence[Path], *, skip_damage: bool = False, left_out: LeftOut = lambda _: None) -> Catalog:
     """The catalog of some paths, every topic with the default configuration."""
     config = LogConfig()
     return Catalog.open(
@@ -133,6 +133,7 @@ def open_catalog(paths: Sequence[Path], *, skip_damage: bool = False) -> Catalog
         clock=SystemClock(),
         config_of=lambda _directory: lambda _topic: config,
         skip_damage=skip_damage,
+        left_out=left_out,
     )
 
 

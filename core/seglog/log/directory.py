@@ -29,7 +29,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from seglog.arguments import acting_as, flag, instance
@@ -275,8 +274,7 @@ class LogDirectory:
                 for segment in log.segments:
                     segment.close_files()
                 trial.close_files()
-                if self._views is not None:
-                    self._views.let_go(directory)
+                self.let_go(directory)
 
     def keep(self, tried: Log, recover_from: int | None = None) -> Log:
         """Returns a tried log as `log_in` does. What the trial changed in indexes and other files derived from the
@@ -290,6 +288,11 @@ class LogDirectory:
             segment.close_files()
         trial.keep()
         return self._kept(tried)
+
+    def let_go(self, directory: Path) -> None:
+        """Closes what reading holds of a partition whose log is not open; the next look finds it as it is then."""
+        if self._views is not None and directory not in self._logs:
+            self._views.let_go(directory)
 
     def _opened_for_writing(self, directory: Path, fs: FileSystem, options: LoadOptions) -> Log:
         topic = self._named(directory)[0].topic
@@ -453,9 +456,7 @@ class LogDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.close(clean=error is None)
 
 

@@ -1,8 +1,12 @@
-"""The catalog of served partitions, opened once and read-only.
+"""The catalog of served partitions, read-only: which there are is known at once, and each is opened when first read.
 
-A path is a partition directory or a log directory. If a partition lies in several directories (replicas, backups), the
-copy with the highest leader epoch is served, and of several the longest: the one that Kafka would elect. Directories
-left by a deletion, a move or a stray topic (`-delete`, `-future`, `-stray`) are served only if named directly.
+A path is a partition directory or a log directory. A cluster's disks have ten thousand partitions, of which clients
+read a few: opening takes two milliseconds, and its view of the files keeps 24 KB. Only partitions that are named
+themselves are opened at once, so that an error in what was asked for ends the command.
+
+If a partition lies in several directories (replicas, backups), the copy with the highest leader epoch is served, and of
+several the longest: the one that Kafka would elect. Directories left by a deletion, a move or a stray topic (`-delete`,
+`-future`, `-stray`) are served only if named directly.
 
 The high watermark of a partition is its log end. The checkpointed one lags by up to five seconds, and records above it
 may have been acknowledged; a broker that leads this log alone raises it to the log end, too.
@@ -11,33 +15,28 @@ may have been acknowledged; a broker that leads this log alone raises it to the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
-from seglog.errors import CorruptionError, NotALogError, UnsupportedError
+from seglog.errors import CorruptionError, NotALogError, SeglogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.directory import LogDirectory
-from seglog.log.loader import RecoveryProgress, RecoveryReport
+from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
-from seglog.model import TopicPartition
-from seglog.scan.listing import (
-    list_partition,
-    log_directory_of,
-    partition_directories,
-    refuse_file,
-    resolve_paths,
-)
+from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog.scan.listing import TargetKind, is_07, log_directory_of, refuse_file, resolve_paths
 from seglog.scan.view import require_no_run
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import holder_of
+from seglog.storage.lock import holder_of, partition_path
 from seglog_rescue.serve.spans import SpanEnds
 
 MAX_PARTITION_NUMBER = 1 << 16  # metadata answers list every number up to the highest one
@@ -47,20 +46,59 @@ _logger = logging.getLogger("seglog.serve.catalog")
 ConfigOf = Callable[[Path], Callable[[str], LogConfig]]  # log directory, topic → configuration
 
 
-@dataclass(frozen=True, slots=True)
+class Copy(NamedTuple):
+    """A directory of a partition, in its log directory."""
+
+    owner: LogDirectory
+    directory: Path
+
+
+@dataclass(slots=True, eq=False)
 class ServedPartition:
-    """An open partition. `topic_id` is None if the directory has none; `ends` are the ends of its last spans."""
+    """A partition with its copies, of which one is served. `ends` are the ends of its last spans. For any thread."""
 
     topic: str
     number: int
-    log: Log
-    topic_id: UUID | None
-    leader_epoch: int
-    ends: SpanEnds = field(default_factory=SpanEnds, compare=False)
+    copies: list[Copy]
+    catalog: Catalog
+    ends: SpanEnds = field(default_factory=SpanEnds)
+    _log: Log | None = None
+    _leader_epoch: int | None = None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def log(self) -> Log:
+        """The log of the served copy, opened at the first question, as it was then. Raises SeglogError and OSError."""
+        if self._log is None:
+            with self._guard:
+                if self._log is None:
+                    self._log = self.catalog.choose(self)
+        return self._log
+
+    @property
+    def is_open(self) -> bool:
+        """True if asking for the log reads nothing."""
+        return self._log is not None
 
     @property
     def directory(self) -> Path:
-        return self.log.directory
+        """The directory of the served copy; of the first one until the log is opened."""
+        return self.copies[0].directory if self._log is None else self._log.directory
+
+    @property
+    def leader_epoch(self) -> int:
+        """The highest leader epoch that the checkpoints of the copies name; without any, that of the opened log, or 0.
+
+        It stays as first told. librdkafka (2.16.0) reads nothing from a partition whose epoch is unknown, -1.
+        """
+        if self._leader_epoch is None:
+            epoch = self.catalog.highest_epoch(self)
+            try:
+                self._leader_epoch = self.log.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
+            except (SeglogError, OSError) as error:
+                _logger.info("%s: its leader epoch is unknown: %s", self.directory, error)
+                return 0
+        return self._leader_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +109,60 @@ class UnservedPartition:
     reason: str
 
 
+LeftOut = Callable[[UnservedPartition], None]
+
+
 class Catalog:
     """The served partitions by topic and number; close it when done.
 
-    `left_out` lists directories that could not be opened (with `skip_damage`), and copies worse than the served one.
+    It tells `left_out` of each directory that is not served: copies worse than the served one and, with `skip_damage`,
+    those that cannot be opened.
     """
 
-    def __init__(self, owners: Sequence[LogDirectory], cluster_id: str | None) -> None:
-        self._owners, self.cluster_id = list(owners), cluster_id
+    def __init__(self, fs: FileSystem, cluster_id: str | None, *, skip_damage: bool, left_out: LeftOut) -> None:
+        self.cluster_id = cluster_id
+        self._fs, self._skip_damage, self._tell_left_out = fs, skip_damage, left_out
+        self._owners: dict[Path, LogDirectory] = {}
+        self._configs: dict[Path, Callable[[str], LogConfig]] = {}
         self._topics: dict[str, dict[int, ServedPartition]] = {}
-        self.left_out: list[UnservedPartition] = []
+        self._left_out: dict[Path, str] = {}
         self._ids: dict[str, UUID] = {}
         self._names: dict[UUID, str] = {}
 
     @classmethod
     def open(
-        cls, paths: Sequence[Path], *, fs: FileSystem, clock: Clock, config_of: ConfigOf, skip_damage: bool = False
+        cls,
+        paths: Sequence[Path],
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        config_of: ConfigOf,
+        skip_damage: bool = False,
+        left_out: LeftOut = lambda _: None,
     ) -> Self:
-        """Opens all partitions at `paths`.
+        """Lists the partitions at `paths`, and opens those that are named.
 
-        Raises NotALogError if there are none, UnsupportedError for a 0.7 log, and RefusedError during a run that
-        changes the logs: clients would see a part of its changes. Without `skip_damage` it also raises the
-        CorruptionError or OSError of the first partition that cannot be opened.
+        Raises NotALogError if there are none, UnsupportedError for a log of Kafka 0.7, and RefusedError during a run
+        that changes the logs: clients would see a part of its changes. Without `skip_damage` it also raises the
+        CorruptionError or OSError of the first named partition that cannot be opened.
         """
-        found = _directories(fs, paths)
-        identities = (identity_of(fs, log_directory) for log_directory in found)
-        catalog = cls([], next((known for each in identities if (known := each.get("cluster.id"))), None))
+        wanted = _wanted(fs, paths)
+        identities = (identity_of(fs, log_directory) for log_directory in wanted)
+        cluster_id = next((known for each in identities if (known := each.get("cluster.id"))), None)
+        catalog = cls(fs, cluster_id, skip_damage=skip_damage, left_out=left_out)
         try:
-            for log_directory, directories in found.items():
+            for log_directory, part in wanted.items():
                 require_no_run(fs, log_directory)
-                owner = LogDirectory.open(
-                    log_directory, fs=fs, clock=clock, config_of=config_of(log_directory), writable=False
-                )
-                catalog._owners.append(owner)
-                for directory in directories:
-                    catalog._open(fs, owner, directory, skip_damage=skip_damage)
+                config = catalog._configs[log_directory] = config_of(log_directory)
+                owner = LogDirectory.open(log_directory, fs=fs, clock=clock, config_of=config, writable=False)
+                catalog._owners[log_directory] = owner
+                live = (found.path for found in owner.listing.live) if part.whole else ()
+                for directory in dict.fromkeys((*live, *part.named)):
+                    if not owner.is_broker_directory:  # a broker of 0.7 has no checkpoints
+                        _refuse_07(fs, directory)
+                    catalog._add(Copy(owner, directory))
+            named = {directory for part in wanted.values() for directory in part.named}
+            catalog.open_now([each for each in catalog if any(copy.directory in named for copy in each.copies)])
             if not catalog._topics:
                 raise NotALogError(paths[0], "it holds no partition that could be served")
             catalog._name_topics()
@@ -119,9 +176,37 @@ class Catalog:
         """The partitions of each topic by number."""
         return self._topics
 
+    @property
+    def log_directories(self) -> Iterable[Path]:
+        """The log directories that the partitions lie in."""
+        return self._owners.keys()
+
     def find(self, topic: str, number: int) -> ServedPartition | None:
         """Returns the partition, or None."""
         return self._topics.get(topic, {}).get(number)
+
+    def open_now(self, partitions: Iterable[ServedPartition]) -> list[Log]:
+        """Opens partitions before anybody asks; returns their logs.
+
+        Raises the SeglogError or OSError of the first that cannot be opened. With `skip_damage` a damaged or unreadable
+        one leaves the catalog.
+        """
+        logs = []
+        for partition in partitions:
+            try:
+                logs.append(partition.log)
+            except (CorruptionError, OSError) as error:
+                if not self._skip_damage:
+                    raise
+                self._leave_out(partition.directory, str(error))
+                del self._topics[partition.topic][partition.number]
+                if not self._topics[partition.topic]:
+                    del self._topics[partition.topic]
+        return logs
+
+    def config_of(self, partition: ServedPartition) -> LogConfig:
+        """Returns the configuration of a partition's topic."""
+        return self._configs[partition.copies[0].owner.path](partition.topic)
 
     def topic_id(self, topic: str) -> UUID:
         """Returns the id of a served topic. One whose directories have none, or that of another topic, has one made
@@ -135,31 +220,52 @@ class Catalog:
 
     def _name_topics(self) -> None:
         for topic in sorted(self._topics):
-            own = next((each.topic_id for each in self._topics[topic].values() if each.topic_id is not None), None)
+            copies = (copy for partition in self._topics[topic].values() for copy in partition.copies)
+            ids = (_topic_id(self._fs, copy.directory) for copy in copies)
+            own = next((topic_id for topic_id in ids if topic_id is not None), None)
             topic_id = uuid5(NAMESPACE_URL, f"seglog:{topic}") if own is None or own in self._names else own
             self._ids[topic], self._names[topic_id] = topic_id, topic
 
     def __iter__(self) -> Iterator[ServedPartition]:
         return (partition for topic in self._topics.values() for partition in topic.values())
 
-    def unclean(self) -> Iterator[ServedPartition]:
-        """Yields the partitions whose logs were not closed properly, except those of a running broker."""
-        held = {owner.path: holder_of(owner.path) is not None for owner in self._owners}
+    def losses(self, go_on: Callable[[], None]) -> Iterator[RecoveryReport]:
+        """Plans, for each copy whose log was not closed properly, the recovery that a starting broker would do; yields
+        those that cut bytes off. Changes nothing. `go_on` is called before each log and segment, and may raise.
+
+        Skips the log directories of running brokers, and copies that cannot be read: serving one reports the error.
+        """
+        copies: dict[Path, list[Path]] = {}
         for partition in list(self):
-            owner = self._owner_of(partition)
-            if not held[owner.path] and not owner.load_options(partition.directory).clean_shutdown:
-                yield partition
+            for owner, directory in partition.copies:
+                is_closed = owner.is_broker_directory and owner.is_known(directory) and owner.clean_shutdown
+                if not is_closed:
+                    copies.setdefault(owner.path, []).append(directory)
+        for path, directories in copies.items():
+            if holder_of(path) is None:
+                yield from self._losses_in(path, directories, go_on)
 
-    def plan_recovery(self, partition: ServedPartition, progress: RecoveryProgress | None = None) -> RecoveryReport:
-        """Plans the recovery that a starting broker would do on a partition; changes nothing."""
-        return self._owner_of(partition).plan_recovery_in(partition.directory, progress)
-
-    def _owner_of(self, partition: ServedPartition) -> LogDirectory:
-        return next(owner for owner in self._owners if owner.path == partition.directory.parent)
+    def _losses_in(
+        self, log_directory: Path, directories: Sequence[Path], go_on: Callable[[], None]
+    ) -> Iterator[RecoveryReport]:
+        """Plans with views of its own, one at a time, while clients read through theirs."""
+        config_of, clock = self._configs[log_directory], self._owners[log_directory].clock
+        with LogDirectory.open(log_directory, fs=self._fs, clock=clock, config_of=config_of) as owner:
+            for directory in directories:
+                go_on()
+                try:
+                    if not owner.load_options(directory).clean_shutdown:
+                        report = owner.plan_recovery_in(directory, lambda *_: go_on())
+                        if report.truncated_bytes:
+                            yield report
+                except (SeglogError, OSError) as error:
+                    _logger.info("%s: its recovery cannot be planned: %s", directory, error)
+                finally:
+                    owner.let_go(directory)
 
     def close(self) -> None:
         """Closes all files."""
-        for owner in self._owners:
+        for owner in self._owners.values():
             owner.close(clean=False)
 
     def __enter__(self) -> Self:
@@ -168,46 +274,71 @@ class Catalog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self, fs: FileSystem, owner: LogDirectory, directory: Path, *, skip_damage: bool) -> None:
-        listing = list_partition(fs, directory)
-        if listing.format == "0.7":
-            raise UnsupportedError(
-                f"{directory}: no client reads a log of Kafka 0.7; pipe `seglog read --json` into `seglog append"
-                " --create --input-format jsonl` to make a newer log"
-            )
-        topic, number = _name_of(directory)
-        try:
-            log = owner.log_in(directory)
-            partition = ServedPartition(topic, number, log, _topic_id(fs, directory), log.leader_epoch)
-        except (CorruptionError, OSError) as error:
-            if not skip_damage:
-                raise
-            self._leave_out(directory, str(error))
-            return
-        known = self.find(topic, number)
-        if known is None:
-            self._topics.setdefault(topic, {})[number] = partition
-            return
-        worse, better = sorted((known, partition), key=lambda each: (each.leader_epoch, each.log.log_end_offset))
-        self._topics[topic][number] = better
-        self._leave_out(worse.directory, f"{better.directory} is served instead, an equal or better copy")
+    def _add(self, copy: Copy) -> None:
+        topic, number = _name_of(copy.directory)
+        numbers = self._topics.setdefault(topic, {})
+        if number in numbers:
+            numbers[number].copies.append(copy)
+        else:
+            numbers[number] = ServedPartition(topic, number, [copy], self)
+
+    def highest_epoch(self, partition: ServedPartition) -> int:
+        """Returns the highest leader epoch that the checkpoints of a partition's copies name; -1 without any."""
+        return max(_epoch_of(self._fs, copy.directory) for copy in partition.copies)
+
+    def choose(self, partition: ServedPartition) -> Log:
+        """Opens the copies of a partition; returns the best one's log. Raises the error of one that cannot be opened,
+        or with `skip_damage` of the last one if none can.
+        """
+        logs: list[Log] = []
+        for copy in partition.copies:
+            try:
+                _refuse_07(self._fs, copy.directory)
+                logs.append(copy.owner.log_in(copy.directory))
+            except (CorruptionError, OSError) as error:
+                is_last = copy is partition.copies[-1]
+                if not self._skip_damage or (is_last and not logs):
+                    raise
+                self._leave_out(copy.directory, str(error))
+        best = max(logs, key=lambda log: (log.leader_epoch, log.log_end_offset))
+        for log in logs:
+            if log is not best:
+                self._leave_out(log.directory, f"{best.directory} is served instead, an equal or better copy")
+        return best
 
     def _leave_out(self, directory: Path, reason: str) -> None:
-        _logger.warning("%s: not served: %s", directory, reason)
-        self.left_out.append(UnservedPartition(directory, reason))
+        if directory not in self._left_out:
+            self._left_out[directory] = reason
+            _logger.warning("%s: not served: %s", directory, reason)
+            self._tell_left_out(UnservedPartition(directory, reason))
 
 
-def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]]:
-    """Returns the partition directories to serve by log directory, each once."""
-    found: dict[Path, list[Path]] = {}
+@dataclass(slots=True)
+class _Wanted:
+    """What is served of a log directory: all its live partitions, and those that are named."""
+
+    whole: bool = False
+    named: list[Path] = field(default_factory=list)
+
+
+def _wanted(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, _Wanted]:
+    wanted: dict[Path, _Wanted] = {}
     for target in resolve_paths(fs, paths):
         refuse_file(target)
-        directories = found.setdefault(log_directory_of(target), [])
-        for each in partition_directories(fs, target):
-            directory = links.resolve(each)
-            if directory not in directories:
-                directories.append(directory)
-    return found
+        part = wanted.setdefault(log_directory_of(target), _Wanted())
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            part.whole = True
+        else:
+            part.named.append(partition_path(target.directory))
+    return wanted
+
+
+def _refuse_07(fs: FileSystem, directory: Path) -> None:
+    if is_07(fs, directory):
+        raise UnsupportedError(
+            f"{directory}: no client reads a log of Kafka 0.7; pipe `seglog read --json` into `seglog append"
+            " --create --input-format jsonl` to make a newer log"
+        )
 
 
 def _name_of(directory: Path) -> tuple[str, int]:
@@ -221,6 +352,17 @@ def _name_of(directory: Path) -> tuple[str, int]:
     if number > MAX_PARTITION_NUMBER:
         raise NotALogError(directory, f"partition numbers above {MAX_PARTITION_NUMBER} are not served")
     return topic, number
+
+
+def _epoch_of(fs: FileSystem, directory: Path) -> int:
+    """Returns the highest epoch of a leader-epoch checkpoint; -1 without one, also if it cannot be read: opening the
+    log reports that.
+    """
+    try:
+        return LeaderEpochCache(fs, directory, tolerant=True).highest_epoch
+    except (SeglogError, OSError) as error:
+        _logger.info("%s: its leader epochs are unknown: %s", directory, error)
+        return NO_LEADER_EPOCH
 
 
 def _topic_id(fs: FileSystem, directory: Path) -> UUID | None:

@@ -28,12 +28,12 @@ Given = TypeVar("Given")
 _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
     protocol.LIST_OFFSETS: topics.list_offsets,
     protocol.OFFSET_FOR_LEADER_EPOCH: topics.offsets_for_leader_epochs,
+    protocol.METADATA: topics.metadata,  # the first answer reads each partition's leader epoch
+    protocol.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
 }
 _IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
-    protocol.METADATA: topics.metadata,
     protocol.DESCRIBE_CONFIGS: topics.describe_configs,
     protocol.DESCRIBE_CLUSTER: topics.describe_cluster,
-    protocol.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
     **OTHER_PROTOCOLS,
 }
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.errors import CorruptionError
+from seglog.errors import CorruptionError, SeglogError
 from seglog.log.loader import RecoveryReport
-from seglog_rescue.serve.catalog import Catalog
+from seglog.log.log import Log
+from seglog_rescue.serve.catalog import Catalog, ServedPartition
 from seglog_rescue.serve.metrics import Metrics
 
 NODE_ID = 1
@@ -101,9 +102,20 @@ class Endpoint:
     def cluster_id(self) -> str:
         return self.catalog.cluster_id or CLUSTER_ID
 
-    def report_unreadable(self, directory: Path, error: OSError) -> None:
+    def log_of(self, partition: ServedPartition) -> Log | None:
+        """Returns the partition's log, opened at its first use; None, after reporting it, if that is not possible."""
+        try:
+            return partition.log
+        except CorruptionError as error:
+            self.report(error)
+        except (SeglogError, OSError) as error:
+            self.report_unreadable(partition.directory, error)
+        return None
+
+    def report_unreadable(self, directory: Path, error: Exception) -> None:
         """Reports a partition that cannot be read, once."""
-        self.report(CorruptionError(directory, f"cannot be read: {error.strerror or error}"))
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        self.report(CorruptionError(directory, f"cannot be read: {reason}"))
 
     def report(self, damage: CorruptionError) -> None:
         """Reports damage that a fetch has met, each place once."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seglog.errors import CorruptionError, OffsetOutOfRangeError
+from seglog.log.log import Log
 from seglog.model import Isolation
 from seglog_rescue.serve.catalog import ServedPartition
 from seglog_rescue.serve.endpoint import Endpoint
@@ -43,6 +44,9 @@ class _Room:
     files: int
     empty: bool = True
 
+    def is_full(self, place: Place) -> bool:
+        return not self.files or (place.most_bytes <= 0 and not self.empty)
+
 
 def is_quick(endpoint: Endpoint, body: Any, ahead: Ahead) -> bool:
     """True if answering a fetch takes about a millisecond: it goes on where earlier ones ended, and no disk is waited
@@ -56,9 +60,11 @@ def is_quick(endpoint: Endpoint, body: Any, ahead: Ahead) -> bool:
         if _place(topic, only, room, isolation_of(body)) == ahead.expected:
             return True
     for topic, each in asked:
-        found = endpoint.catalog.find(topic, int(each.partition))
+        partition = endpoint.catalog.find(topic, int(each.partition))
+        if partition is None or not partition.is_open:
+            return False
         most = max(1, int(each.partition_max_bytes))
-        if found is None or not is_at_hand(found.log.view, int(each.fetch_offset), most, found.ends):
+        if not is_at_hand(partition.log.view, int(each.fetch_offset), most, partition.ends):
             return False
     return True
 
@@ -134,15 +140,11 @@ def _partition(
     problem = epoch_problem(partition, asked)
     if problem is not ErrorCode.none:
         return entry | {"error_code": problem}, NO_OFFSET
-    try:
-        found = _read(endpoint, partition, place, room, ahead)
-    except OffsetOutOfRangeError:
-        return entry | {"error_code": ErrorCode.offset_out_of_range}, NO_OFFSET
-    except CorruptionError:
-        return entry | {"error_code": ErrorCode.corrupt_message}, NO_OFFSET  # find_span has reported it
-    except OSError as error:
-        endpoint.report_unreadable(partition.directory, error)
-        return entry | {"error_code": ErrorCode.kafka_storage_error}, NO_OFFSET
+    if not partition.is_open and room.is_full(place):  # opening what cannot be sent would delay what can
+        return entry, NO_OFFSET
+    found = _read(endpoint, partition, place, room, ahead)
+    if isinstance(found, ErrorCode):
+        return entry | {"error_code": found}, NO_OFFSET
     view = partition.log.view
     entry |= {
         "high_watermark": view.high_watermark,
@@ -157,11 +159,27 @@ def _partition(
     return entry, found.end_offset
 
 
-def _read(endpoint: Endpoint, partition: ServedPartition, place: Place, room: _Room, ahead: Ahead) -> Found:
-    if not room.files or (place.most_bytes <= 0 and not room.empty):
+def _read(endpoint: Endpoint, partition: ServedPartition, place: Place, room: _Room, ahead: Ahead) -> Found | ErrorCode:
+    """Returns the data of a partition, or the error after reporting it."""
+    log = endpoint.log_of(partition)
+    if log is None:
+        return ErrorCode.kafka_storage_error
+    try:
+        return _span(endpoint, partition, log, place, room, ahead)
+    except OffsetOutOfRangeError:
+        return ErrorCode.offset_out_of_range
+    except CorruptionError:
+        return ErrorCode.corrupt_message  # find_span has reported it
+    except OSError as error:
+        endpoint.report_unreadable(partition.directory, error)
+        return ErrorCode.kafka_storage_error
+
+
+def _span(endpoint: Endpoint, partition: ServedPartition, log: Log, place: Place, room: _Room, ahead: Ahead) -> Found:
+    if room.is_full(place):
         return Found(b"")
     found = ahead.take(place) or find_span(
-        partition.log.view,
+        log.view,
         place.offset,
         place.most_bytes,
         place.isolation,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
-from seglog.errors import RefusedError, SeglogError
+from seglog.errors import RefusedError
 from seglog.log.loader import RecoveryReport
 from seglog.storage.filesystem import FileSystem
 from seglog_rescue.serve.catalog import Catalog
@@ -79,10 +79,7 @@ class _StoppedError(Exception):
 
 
 class _LossSearch:
-    """Plans the recovery of each unclean partition in a thread; calls `report` with each that loses bytes.
-
-    It skips a log that it cannot read: serving that log reports the error.
-    """
+    """Looks in a thread for logs of which a broker that starts would cut bytes off; calls `report` with each."""
 
     def __init__(self, catalog: Catalog, report: Callable[[RecoveryReport], None]) -> None:
         self._catalog, self._report = catalog, report
@@ -99,18 +96,14 @@ class _LossSearch:
             self._thread.join()
 
     def _search(self) -> None:
-        for partition in self._catalog.unclean():
-            try:
-                self._raise_if_stopped()
-                report = self._catalog.plan_recovery(partition, self._raise_if_stopped)
-            except _StoppedError:
-                return
-            except (SeglogError, OSError):
-                continue
-            if report.truncated_bytes:
+        try:
+            for report in self._catalog.losses(self._raise_if_stopped):
                 self._report(report)
+                self._raise_if_stopped()
+        except _StoppedError:
+            return
 
-    def _raise_if_stopped(self, *_: object) -> None:
+    def _raise_if_stopped(self) -> None:
         if self._stopped.is_set():
             raise _StoppedError
 
@@ -124,12 +117,13 @@ def committed_offsets(
     """
     commits = CommittedOffsets()
     topic = catalog.topics.get(OFFSETS_TOPIC, {})
-    load_offsets_topic((topic[number].log.view for number in sorted(topic)), commits)
+    logs = catalog.open_now([topic[number] for number in sorted(topic)])
+    load_offsets_topic((log.view for log in logs), commits)
     if path is None:
         return commits, None
-    for partition in catalog:
-        if path.is_relative_to(partition.directory.parent):
-            raise RefusedError(f"{path} lies in {partition.directory.parent}, which is served and so never written to")
+    for log_directory in catalog.log_directories:
+        if path.is_relative_to(log_directory):
+            raise RefusedError(f"{path} lies in {log_directory}, which is served and so never written to")
     file = OffsetsFile(fs, path)
     file.open(commits)
     return commits, file

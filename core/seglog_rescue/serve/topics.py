@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from seglog.configuration.keys import INT_MAX, KEYS, Key, LogConfig, text_of
 from seglog.errors import CorruptionError
 from seglog.format.filenames import topic_name_problem
+from seglog.log.log import Log
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog_rescue.serve.catalog import ServedPartition
 from seglog_rescue.serve.endpoint import NODE_ID, Endpoint
@@ -172,17 +174,16 @@ def list_offsets(endpoint: Endpoint, body: Any, version: int) -> Values:
     """Looks up offsets by time (Kafka: UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset)."""
     isolation = isolation_of(body)
 
-    def find(partition: ServedPartition, asked: Any) -> Values:
+    def find(partition: ServedPartition, asked: Any, log: Log) -> Values:
         stamp = int(asked.timestamp)
         if stamp < _EARLIEST_PENDING_UPLOAD or version < _SPECIAL_FROM.get(stamp, 0):
             return {"error_code": ErrorCode.unsupported_version}
-        return _offset_at(endpoint, partition, stamp, isolation)
+        return _offset_at(partition, log, stamp, isolation)
 
     return _by_partition(endpoint, body.topics, "name", "partition_index", find)
 
 
-def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isolation: Isolation) -> Values:
-    log = partition.log
+def _offset_at(partition: ServedPartition, log: Log, stamp: int, isolation: Isolation) -> Values:
     limit = log.view.limit(isolation)
     if stamp == _LATEST:
         return {"timestamp": NO_TIMESTAMP, "offset": limit, "leader_epoch": partition.leader_epoch}
@@ -190,14 +191,7 @@ def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isola
         return {"timestamp": NO_TIMESTAMP, "offset": NO_OFFSET}
     if stamp == _EARLIEST_LOCAL:
         stamp = _EARLIEST
-    try:
-        found = log.offset_for_timestamp(stamp)
-    except CorruptionError as error:
-        endpoint.report(error)
-        return {"error_code": ErrorCode.corrupt_message}
-    except OSError as error:
-        endpoint.report_unreadable(partition.directory, error)
-        return {"error_code": ErrorCode.kafka_storage_error}
+    found = log.offset_for_timestamp(stamp)
     if found is None or (stamp != _EARLIEST and found.offset >= limit):
         return {"timestamp": NO_TIMESTAMP, "offset": NO_OFFSET}
     return {"timestamp": found.timestamp, "offset": found.offset, "leader_epoch": found.leader_epoch}
@@ -206,9 +200,8 @@ def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isola
 def offsets_for_leader_epochs(endpoint: Endpoint, body: Any, _version: int) -> Values:
     """Looks up the end offsets of leader epochs (KIP-101, KIP-320)."""
 
-    def find(partition: ServedPartition, asked: Any) -> Values:
-        end = partition.log.log_end_offset
-        epoch, offset = partition.log.leader_epochs.end_offset_for(int(asked.leader_epoch), end)
+    def find(_partition: ServedPartition, asked: Any, log: Log) -> Values:
+        epoch, offset = log.leader_epochs.end_offset_for(int(asked.leader_epoch), log.log_end_offset)
         return {"leader_epoch": epoch, "end_offset": offset}
 
     return _by_partition(endpoint, body.topics, "topic", "partition", find)
@@ -219,7 +212,7 @@ def _by_partition(
     topics: Any,
     topic_field: str,
     number_field: str,
-    find: Callable[[ServedPartition, Any], Values],
+    find: Callable[[ServedPartition, Any, Log], Values],
 ) -> Values:
     """Makes an answer with one entry for each partition of the request."""
     answers = []
@@ -235,10 +228,25 @@ def _by_partition(
             else:
                 entry["error_code"] = epoch_problem(partition, asked)
                 if entry["error_code"] is ErrorCode.none:
-                    entry |= find(partition, asked)
+                    entry |= _answered(endpoint, partition, partial(find, partition, asked))
             entries.append(entry)
         answers.append({topic_field: name, "partitions": entries})
     return {"topics": answers}
+
+
+def _answered(endpoint: Endpoint, partition: ServedPartition, find: Callable[[Log], Values]) -> Values:
+    """Returns what `find` gives for a partition's log, or the error after reporting it."""
+    log = endpoint.log_of(partition)
+    if log is None:
+        return {"error_code": ErrorCode.kafka_storage_error}
+    try:
+        return find(log)
+    except CorruptionError as error:
+        endpoint.report(error)
+        return {"error_code": ErrorCode.corrupt_message}
+    except OSError as error:
+        endpoint.report_unreadable(partition.directory, error)
+        return {"error_code": ErrorCode.kafka_storage_error}
 
 
 def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
@@ -276,9 +284,9 @@ def _resource(endpoint: Endpoint, asked: Any) -> Values:
     partition = next(iter(endpoint.catalog.topics.get(name, {}).values()), None)
     if partition is None:
         return answer | {"error_code": _unserved(name)}
-    wanted = asked.configuration_keys
+    wanted, config = asked.configuration_keys, endpoint.catalog.config_of(partition)
     topic_keys = (key for key in KEYS if key.topic_level and (not wanted or key.name in wanted))
-    answer["configs"] = [_config(key, getattr(partition.log.config, key.field)) for key in topic_keys]
+    answer["configs"] = [_config(key, getattr(config, key.field)) for key in topic_keys]
     return answer
 
 

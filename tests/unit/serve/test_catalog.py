@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from seglog.errors import NotALogError, RefusedError
 from seglog.model import Record
+from seglog_rescue.serve.catalog import UnservedPartition
 from tests.support.open_logs import opened_log
 from tests.support.serving import open_catalog
 
@@ -24,12 +26,80 @@ def test_of_replicas_the_one_that_could_lead_is_served(tmp_path: Path) -> None:
     best = make(tmp_path / "two" / "t-0", 3, epoch=2)
     make(tmp_path / "three" / "t-0", 2, epoch=2)
     for order in (("one", "two", "three"), ("three", "two", "one")):
-        with open_catalog([tmp_path / name for name in order]) as catalog:
+        left: list[UnservedPartition] = []
+        with open_catalog([tmp_path / name for name in order], left_out=left.append) as catalog:
             (served,) = catalog
-            assert served.directory == best
-            assert (served.leader_epoch, served.log.log_end_offset) == (2, 3)
-            left = sorted(each.directory.parent.name for each in catalog.left_out)
-            assert left == ["one", "three"]
+            assert (served.leader_epoch, served.is_open, left) == (2, False, [])
+            assert served.log.log_end_offset == 3 and served.directory == best
+            assert sorted(each.directory.parent.name for each in left) == ["one", "three"]
+
+
+def test_a_log_is_opened_when_it_is_first_read(tmp_path: Path) -> None:
+    make(tmp_path / "logs" / "t-0", 3, epoch=7)
+    make(tmp_path / "logs" / "t-1", 2)
+    with open_catalog([tmp_path / "logs"]) as catalog:
+        partitions = catalog.topics["t"]
+        assert [each.leader_epoch for each in partitions.values()] == [7, 0]
+        assert not any(each.is_open for each in partitions.values())
+        with opened_log(tmp_path / "logs" / "t-0") as log:
+            log.append([Record(b"later")])
+        assert partitions[0].log.log_end_offset == 4 and partitions[0].is_open and not partitions[1].is_open
+        with opened_log(tmp_path / "logs" / "t-0") as log:
+            log.append([Record(b"too late")])
+        assert partitions[0].log.log_end_offset == 4 == partitions[0].log.view.log_end_offset
+
+
+def test_a_leader_epoch_that_no_checkpoint_names_is_the_last_batchs(tmp_path: Path) -> None:
+    """librdkafka (2.16.0) reads nothing from a partition whose leader epoch is unknown."""
+    checkpoint = make(tmp_path / "logs" / "t-0", 3, epoch=7) / "leader-epoch-checkpoint"
+    for spoil in (lambda: checkpoint.write_bytes(b"\0" * 20), checkpoint.unlink):
+        spoil()
+        with open_catalog([tmp_path / "logs"]) as catalog:
+            (served,) = catalog
+            assert served.leader_epoch == 7 and served.is_open
+
+
+def test_the_leader_epoch_of_a_log_that_cannot_be_opened_is_0(tmp_path: Path) -> None:
+    unreadable(tmp_path / "logs" / "t-0")
+    with open_catalog([tmp_path / "logs"]) as catalog:
+        (served,) = catalog
+        assert served.leader_epoch == 0 and not served.is_open
+
+
+def unreadable(directory: Path) -> Path:
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / "00000000000000000000.log")
+    return directory
+
+
+def test_a_copy_that_cannot_be_opened_is_left_out_where_damage_is_skipped(tmp_path: Path) -> None:
+    """It might be the better copy: so without the request to skip damage the partition is not read at all."""
+    bad, good = unreadable(tmp_path / "one" / "t-0"), make(tmp_path / "two" / "t-0", 3)
+    roots, left = [bad.parent, good.parent], list[UnservedPartition]()
+    for order in (roots, roots[::-1]):
+        with open_catalog(order) as catalog:
+            for _ in range(2):
+                with pytest.raises(OSError, match=r"00000000000000000000\.log"):
+                    assert catalog.topics["t"][0].log is None
+        with open_catalog(order, skip_damage=True, left_out=left.append) as catalog:
+            assert catalog.topics["t"][0].log.directory == good
+        assert [each.directory for each in left] == [bad]
+        left.clear()
+
+
+def test_a_partition_that_is_named_is_opened_at_once(tmp_path: Path) -> None:
+    bad = unreadable(tmp_path / "logs" / "bad-0")
+    named = [bad, make(tmp_path / "logs" / "t-0", 1)]
+    with open_catalog([bad.parent]) as catalog:
+        assert sorted(catalog.topics) == ["bad", "t"]
+    with pytest.raises(OSError, match=r"00000000000000000000\.log"):
+        open_catalog(named)
+    left: list[UnservedPartition] = []
+    with open_catalog(named, skip_damage=True, left_out=left.append) as catalog:
+        assert [each.directory for each in left] == [bad]
+        assert list(catalog.topics) == ["t"] and catalog.topics["t"][0].is_open
+    with pytest.raises(NotALogError, match="no partition that could be served"):
+        open_catalog([bad], skip_damage=True)
 
 
 def test_a_topic_comes_together_out_of_several_directories(tmp_path: Path) -> None:
@@ -43,7 +113,8 @@ def test_a_topic_comes_together_out_of_several_directories(tmp_path: Path) -> No
 def test_a_path_named_twice_is_served_once(tmp_path: Path) -> None:
     make(tmp_path / "logs" / "t-0", 1)
     with open_catalog([tmp_path / "logs", tmp_path / "logs" / "t-0"]) as catalog:
-        assert len(list(catalog)) == 1 and catalog.left_out == []
+        (served,) = catalog
+        assert len(served.copies) == 1
 
 
 @pytest.mark.parametrize("suffix", ["delete", "stray", "future"])
