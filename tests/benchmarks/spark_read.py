@@ -3,8 +3,9 @@
 For each partition directory: the engine alone in one process (no Spark), then queries in a warm session, best of
 `--runs`, with checksums on. Rows and bytes a second are of the whole query, planning and job start included.
 
-The last row needs no directory: a log of 100 segments of 1,000 records each, a task each. So little data takes no time,
-and what is seen is what 100 tasks cost; it is to be done within SMALL_SPLITS_SECONDS.
+The last rows need no directory: a log of 100 segments of 1,000 records each, a task each (so little data takes no time,
+and what is seen is what 100 tasks cost); and the plan of a directory of 10,000 segments, in processor seconds of the
+process that plans. Both have goals: SMALL_SPLITS_SECONDS and PLAN_SECONDS.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pathlib import Path
 from seglog.configuration.keys import LogConfig
 from seglog.model import TopicPartition
 from tests.benchmarks.keyed_logs import append_keyed, open_directory
+from tests.benchmarks.many_partitions import SEGMENTS, directory_of
 
 WARM_UPS = 3  # the JVM compiles what it ran often
 SMALL_SPLITS = 100
 SMALL_SPLIT_RECORDS = 1000
 SMALL_SPLITS_SECONDS = 2.0
+PLANNED_SEGMENTS, PLAN_SECONDS = 10_000, 2.0
 
 
 def best(runs: int, work: Callable[[], int]) -> tuple[float, int]:
@@ -99,6 +102,28 @@ def small_splits(spark, folder: Path, runs: int) -> float:
     return seconds
 
 
+def planning(folder: Path, **options: str) -> float:
+    """Processor seconds of the plan of a log directory of PLANNED_SEGMENTS small segments."""
+    from seglog_ask.table.files import files_of
+    from seglog_ask.table.options import parse_read_options
+    from seglog_ask.table.splits import plan_splits
+
+    partitions = PLANNED_SEGMENTS // SEGMENTS
+    logs = folder / str(partitions)
+    if not logs.exists():
+        directory_of(folder, partitions)
+    begun = time.process_time()
+    parsed = parse_read_options({"path": str(logs), **options})
+    splits = plan_splits(files_of(parsed.store), parsed)
+    seconds = time.process_time() - begun
+    assert sum(len(split.pieces) for split in splits) >= partitions
+    return seconds
+
+
+def told(what: str, seconds: float, goal: float) -> None:
+    sys.stdout.write(f"{what}: {seconds:.2f} s; target {goal:g} s {'reached' if seconds <= goal else 'MISSED'}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="*", type=Path)
@@ -122,8 +147,10 @@ def main() -> None:
             sys.stdout.write(f"{path.name:14} {name:32} {seconds:7.2f} {rate:9.2f} {bandwidth:7.0f}\n")
     with tempfile.TemporaryDirectory() as folder:
         seconds = small_splits(spark, Path(folder), arguments.runs)
-    verdict = "reached" if seconds <= SMALL_SPLITS_SECONDS else "MISSED"
-    sys.stdout.write(f"{SMALL_SPLITS} small splits: {seconds:.2f} s; target {SMALL_SPLITS_SECONDS:g} s {verdict}\n")
+        told(f"{SMALL_SPLITS} small splits", seconds, SMALL_SPLITS_SECONDS)
+        told(f"planning {PLANNED_SEGMENTS:,} segments", planning(Path(folder)), PLAN_SECONDS)
+        by_time = planning(Path(folder), startingTimestamp="1700000000000")
+        told(f"planning {PLANNED_SEGMENTS:,} segments from a time on", by_time, PLAN_SECONDS)
     spark.stop()
 
 

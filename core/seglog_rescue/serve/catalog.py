@@ -89,7 +89,7 @@ class ServedPartition:
     def leader_epoch(self) -> int:
         """The highest leader epoch that the checkpoints of the copies name; without any, that of the opened log, or 0.
 
-        It stays as first told. librdkafka (2.16.0) reads nothing from a partition whose epoch is unknown, -1.
+        It stays as first told. -1, unknown, would not do: librdkafka (2.16.0) then asks with epoch 0, and is refused.
         """
         if self._leader_epoch is None:
             epoch = self.catalog.highest_epoch(self)

@@ -50,7 +50,7 @@ def test_a_log_is_opened_when_it_is_first_read(tmp_path: Path) -> None:
 
 
 def test_a_leader_epoch_that_no_checkpoint_names_is_the_last_batchs(tmp_path: Path) -> None:
-    """librdkafka (2.16.0) reads nothing from a partition whose leader epoch is unknown."""
+    """librdkafka (2.16.0) asks with epoch 0 where metadata tell none: no partition's epoch may be unknown."""
     checkpoint = make(tmp_path / "logs" / "t-0", 3, epoch=7) / "leader-epoch-checkpoint"
     for spoil in (lambda: checkpoint.write_bytes(b"\0" * 20), checkpoint.unlink):
         spoil()
