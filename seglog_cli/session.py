@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from seglog.storage.traffic import Traffic
     from seglog_cli.progress import Progress, ProgressChoice
 
-_M_ARENA_MAX = -8  # mallopt(3)
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # mallopt(3)
+_LARGE_BLOCK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +326,25 @@ def share_freed_memory() -> None:
     verification of 60 MB batches in an object store, whose library has its own threads. No command took more CPU time
     for sharing. A library leaves this setting alone; a command owns its process.
     """
+    _mallopt(_M_ARENA_MAX, 1)
+
+
+def return_large_blocks() -> None:
+    """Lets the process give back blocks of 8 MiB or more whenever they are freed. It affects glibc only.
+
+    Once a block of up to 32 MiB was freed, glibc takes the next ones of its size from the heap, where small ones that
+    are allocated after it keep it. Manifests of backups are of that size, and read one after the other: a prune that
+    wrote packs of 60 snapshots of 10,000 partitions anew took 339 MiB instead of 225, and an erasure 187 to 264, by
+    chance, instead of 171 to 188.
+    """
+    _mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def _mallopt(option: int, value: int) -> None:
     if sys.platform != "linux":
         return
     import ctypes  # few commands need it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
+        mallopt(option, value)

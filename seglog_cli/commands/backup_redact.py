@@ -9,7 +9,7 @@ from seglog.units import count_text
 from seglog_cli.commands.redact import ChosenErasure
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import DryRun, argument, command, flag, option, takes_urls
-from seglog_cli.session import Session
+from seglog_cli.session import Session, return_large_blocks
 
 if TYPE_CHECKING:
     from seglog_rescue.backup.repository import Repository
@@ -19,6 +19,7 @@ RepositoryPlace = Annotated[Path, argument("REPOSITORY", "A directory or URL tha
 
 def opened_repository(place: Path) -> Repository:
     """Returns the repository at a place. Raises NotALogError if there is none, CorruptTierError, OSError."""
+    return_large_blocks()  # manifests are, and come one after the other
     from seglog.storage.routing import machine_files
     from seglog_rescue.operations.backup import opened
 

@@ -1,10 +1,11 @@
-"""Memory of commands with several threads: freed memory is shared, large batches stay within the promised limits."""
+"""Memory of commands: what is freed is shared or given back, large batches stay within the promised limits."""
 
 from __future__ import annotations
 
 import struct
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -49,13 +50,36 @@ for leave in waiting:
 """
 
 
-def grown_pages(call: str) -> int:
+# A large block that was freed, and another one, after which small ones come that stay.
+LARGE_PROGRAM = """
+from pathlib import Path
+from seglog_cli.session import return_large_blocks
+{call}
+def large():
+    block = bytearray(24 << 20)
+    block[:: 4096] = b"1" * (len(block) // 4096)
+    return block
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+before, block = resident(), large()
+del block
+block = large()
+small = [bytes(1000) for _ in range(1000)]
+del block
+print(resident() - before)
+"""
+
+
+KEPT_FREE = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30)}  # with any such setting, no threshold of glibc's moves
+
+
+def grown_pages(call: str, program: str, settings: Mapping[str, str]) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(call=call)],
+        [sys.executable, "-c", program.format(call=call)],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT / 'core'}:{ROOT}", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)},
+        env={"PYTHONPATH": f"{ROOT / 'core'}:{ROOT}", **settings},
         check=True,
     )
     return int(done.stdout)
@@ -63,7 +87,14 @@ def grown_pages(call: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's arenas are Linux's")
 def test_what_one_thread_freed_serves_the_next() -> None:
-    assert grown_pages("share_freed_memory()") < 0.6 * grown_pages("pass")
+    grown, usual = (grown_pages(call, PROGRAM, KEPT_FREE) for call in ("share_freed_memory()", "pass"))
+    assert grown < 0.6 * usual
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap is Linux's")
+def test_a_large_block_goes_back_when_it_is_freed() -> None:
+    grown, usual = (grown_pages(call, LARGE_PROGRAM, {}) for call in ("return_large_blocks()", "pass"))
+    assert grown < 0.3 * usual
 
 
 # A command, and the most that was resident: of this very process (VmHWM), not of what started it.
