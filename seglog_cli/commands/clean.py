@@ -158,10 +158,9 @@ def run(
     view.raise_failure()
     if not view.rounds:
         session.console.message("nothing is due for cleaning (-v says why, and so does seglog explain PARTITION)")
-    changes = any(cleaned.changes for cleaned in view.rounds)
-    if (dry_run or check) and changes:
+    if (dry_run or check) and view.changes:
         session.offer_to_apply()
-    return ExitCode.FOUND if check and changes else ExitCode.DONE
+    return ExitCode.FOUND if check and view.changes else ExitCode.DONE
 
 
 def cleaning_workspace(session: Session) -> Workspace:
@@ -191,14 +190,14 @@ class RoundProgress:
 
 
 class OutcomesShown:
-    """Shows the outcomes of a cleaning; `rounds` holds those of cleaned partitions."""
+    """Shows the outcomes of a cleaning; `rounds` counts the cleaned partitions, `changes` tells if any changes."""
 
     def __init__(self, session: Session) -> None:
         from seglog_cli.views.recovery import ObstacleWarnings
 
         self._console, self._obstacles = session.console, ObstacleWarnings(session)
         self._failures: list[CleaningFailure] = []
-        self.rounds: list[Cleaned] = []
+        self.rounds, self.changes = 0, False
 
     def show(self, outcome: Outcome) -> None:
         """Shows an outcome."""
@@ -207,7 +206,7 @@ class OutcomesShown:
         if isinstance(outcome, Cleaned):
             self._obstacles.tell(outcome.log_directory, outcome.result.topic_partition)
             _show_cleaned(self._console, outcome)
-            self.rounds.append(outcome)
+            self.rounds, self.changes = self.rounds + 1, self.changes or outcome.changes
         elif isinstance(outcome, CleaningFailure):
             self._console.message(f"{outcome.directory.name}: not cleaned, left unchanged")
             self._console.detail(str(outcome.error))

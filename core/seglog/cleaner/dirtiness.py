@@ -1,4 +1,5 @@
-"""How dirty a log is, and which part of it a broker would clean now (Kafka: LogToClean, LogCleanerManager).
+"""Which logs may be cleaned, how dirty one is, and which part of it a broker would clean now (Kafka: LogToClean,
+LogCleanerManager).
 
 Works on open logs and on outlines (`log.outline`): it asks for offsets, sizes and times only.
 """
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seglog.configuration.keys import LONG_MAX
+from seglog.configuration.keys import COMPACT, LONG_MAX, LogConfig
+from seglog.configuration.precedence import POLICY, ResolvedConfig
 from seglog.log.outline import LogFacts
 from seglog.log.segment_list import AnySegment, SegmentList
 from seglog.model import TopicPartition
@@ -44,6 +46,11 @@ class LogToClean:
     def cleanable_ratio(self) -> float:
         """The dirty fraction of the bytes to clean; 0 for an empty log, which Kafka never asks about."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def place(self) -> tuple[float, TopicPartition]:
+        """What logs are sorted by, the filthiest first."""
+        return -self.cleanable_ratio, self.topic_partition
 
     @property
     def eligible(self) -> bool:
@@ -139,9 +146,9 @@ def log_to_clean(
     )
 
 
-def changes_with_time(log: LogFacts) -> bool:
+def changes_with_time(config: LogConfig) -> bool:
     """True if what `log_to_clean` says of a log can change with the time alone."""
-    return log.config.min_compaction_lag_ms > 0 or log.config.max_compaction_lag_ms < LONG_MAX
+    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
 
 
 def _delay_ms(segments: SegmentList[AnySegment], lag: int, first_dirty_offset: int, now_ms: int) -> int:
@@ -151,3 +158,21 @@ def _delay_ms(segments: SegmentList[AnySegment], lag: int, first_dirty_offset: i
     inactive = (s for s in segments.from_floor(first_dirty_offset) if s is not segments.active)
     stamps = [stamp for stamp in (segment.first_batch_timestamp() for segment in inactive) if stamp > 0]
     return max(0, now_ms - lag - min(stamps)) if stamps else 0
+
+
+def unknown_policy(topic: str) -> str:
+    """Returns the reason for not compacting a topic with an unknown policy."""
+    return f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records"
+
+
+def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
+    """Returns the reason why a topic must not be compacted, or "" if it may be."""
+    setting = resolved.settings[POLICY]
+    if not resolved.policy_known:
+        return (
+            f"{unknown_policy(topic)}: state it with --policy compact or in a configuration file, or name the log"
+            " directory that holds the cluster's metadata with --metadata-dir"
+        )
+    if COMPACT not in resolved.log.cleanup_policy:
+        return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"
+    return resolved.refusal(COMPACT)

@@ -10,9 +10,10 @@ Kafka: Cleaner.cleanInto, MemoryRecords.filterTo, MemoryRecordsBuilder.appendWit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.kafka_version import KafkaVersion
 from seglog.model import NO_TIMESTAMP
-from seglog.scan.listing import SegmentFiles
+from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_is, count_text
@@ -79,15 +80,17 @@ def largest_decompressed(kafka: KafkaVersion, config: LogConfig) -> int | None:
 
 
 def first_too_large(
-    fs: FileSystem, segments: Iterable[SegmentFiles], kafka: KafkaVersion, config: LogConfig
+    fs: FileSystem, partition: Path, bases: Collection[int], kafka: KafkaVersion, config: LogConfig
 ) -> Hazard | None:
-    """Returns the first record that is too large for a release's cleaner, None if there is none. The segments are asked
-    for only if the cleaner has a bound that a record can reach: Kafka's default is above every record. Raises OSError.
+    """Returns the first record in the segments with these base offsets that is too large for a release's cleaner, None
+    if there is none. The segments are asked for only if the cleaner has a bound that a record can reach: Kafka's
+    default is above every record. Raises OSError.
     """
     largest = largest_decompressed(kafka, config)
-    if largest is None or largest >= LogConfig().max_decompressed_message_bytes:
+    if largest is None or largest >= LogConfig().max_decompressed_message_bytes or fs.status(partition) is None:
         return None
-    hazards = cleaner_hazards(fs, list(segments), largest=largest)
+    segments = [segment for segment in list_partition(fs, partition).segments if segment.base_offset in bases]
+    hazards = cleaner_hazards(fs, segments, largest=largest)
     return next((hazard for hazard in hazards if hazard.reason is HazardReason.TOO_LARGE), None)
 
 

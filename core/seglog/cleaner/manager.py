@@ -4,7 +4,8 @@
 2. A log is eligible if its ratio exceeds `min.cleanable.dirty.ratio`, or if a dirty record is older than
    `max.compaction.lag.ms`. The log with the largest ratio is the filthiest. A broker computes this anew for all logs
    each time. Here it is computed anew for a log that was worked on and for one that time alone makes dirty: nobody else
-   changes the others, and a directory may have ten thousand.
+   changes the others, and a directory may have ten thousand. Whoever closes the others while they wait (`ranking`) adds
+   each when it is opened, and withdraws it again.
 3. After a round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until one
    of its files changes (in Kafka, until the broker restarts).
 
@@ -18,12 +19,15 @@ import heapq
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Self
 
 from seglog.cleaner.dirtiness import LogToClean, changes_with_time, log_to_clean
 from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
 from seglog.errors import RefusedError, sentence_of
+from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
@@ -72,17 +76,60 @@ class CleanerManager:
         *,
         rolled: bool = False,
     ) -> None:
-        self._logs = {log.topic_partition: log for log in logs}
+        self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints, self._write_checkpoint, self._clock = checkpoints, write_checkpoint, clock
         self.uncleanable, self._rolled = uncleanable, rolled
         self._in_progress: set[TopicPartition] = set()
         self._tried: set[TopicPartition] = set()
-        self._to_judge = set(self._logs)
-        self._ageing = {key for key, log in self._logs.items() if changes_with_time(log)}
+        self._to_judge: set[TopicPartition] = set()
+        self._ageing: set[TopicPartition] = set()
         self._eligible: dict[TopicPartition, LogToClean] = {}
         self._filthiest: list[tuple[float, TopicPartition]] = []  # a heap; a place whose log has another is passed over
         self._queued: set[tuple[float, TopicPartition]] = set()  # the heap's places
+        self._aside: list[LogToClean] = []  # of logs that are closed
         self._lock = threading.Lock()
+        for log in logs:
+            self.add(log)
+
+    @classmethod
+    def of(
+        cls, directory: LogDirectory, logs: Sequence[Log], clock: Clock, *, rolled: bool, dry_run: bool = False
+    ) -> Self:
+        """Returns a manager that hands out these logs of a directory. In a dry run it writes no checkpoint."""
+
+        def write(topic_partition: TopicPartition, offset: int) -> None:
+            if not dry_run:
+                directory.write_cleaner_offset(topic_partition, offset)
+
+        return cls(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=rolled)
+
+    def add(self, log: Log) -> None:
+        """Hands out one more log from now on."""
+        with self._lock:
+            key = log.topic_partition
+            self._logs[key] = log
+            self._to_judge.add(key)
+            if changes_with_time(log.config):
+                self._ageing.add(key)
+
+    def withdraw(self, log: Log) -> bool:
+        """Forgets a log, so that its owner may close it; returns False if it is, or may become, eligible. One that is
+        not in progress stays a candidate as it is now.
+        """
+        with self._lock:
+            key = log.topic_partition
+            left = self._judged([key])
+            if left and (key in self._ageing or (left[0].eligible and key not in self._tried)):
+                return False
+            self._aside += left
+            del self._logs[key]
+            self._to_judge.discard(key)
+            self._eligible.pop(key, None)
+            return True
+
+    def set_aside(self, state: LogToClean) -> None:
+        """Counts a log that is closed and not eligible as a candidate."""
+        self._aside.append(state)
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
@@ -91,7 +138,12 @@ class CleanerManager:
 
     def candidates(self) -> list[LogToClean]:
         """Returns every log that is neither in progress nor uncleanable, eligible or not, the filthiest first."""
-        return sorted(self._judged(self._logs), key=_place)
+        return sorted((*self._judged(self._logs), *self._aside), key=attrgetter("place"))
+
+    def filthiest(self) -> LogToClean | None:
+        """Returns how dirty the log is that `take_filthiest` would return now."""
+        with self._lock:
+            return self._found()
 
     def take_filthiest(self) -> tuple[Log, LogToClean] | None:
         """Returns the filthiest eligible log, in progress from now on, or None.
@@ -100,20 +152,25 @@ class CleanerManager:
         not tried forever.
         """
         with self._lock:
-            self._judge_anew()
-            while self._filthiest:
-                place = heapq.heappop(self._filthiest)
-                self._queued.remove(place)
-                key = place[1]
-                state = self._eligible.get(key)
-                if state is None or _place(state) != place:
-                    continue
-                del self._eligible[key]
-                if state.checkpoint_reset:
-                    self._write_checkpoint(key, state.first_dirty_offset)
-                self._in_progress.add(key)
-                return self._logs[key], state
-            return None
+            state = self._found()
+            if state is None:
+                return None
+            key = state.topic_partition
+            del self._eligible[key]
+            if state.checkpoint_reset:
+                self._write_checkpoint(key, state.first_dirty_offset)
+            self._in_progress.add(key)
+            return self._logs[key], state
+
+    def _found(self) -> LogToClean | None:
+        """Returns the first of the heap's places that is still its log's."""
+        self._judge_anew()
+        while self._filthiest:
+            state = self._eligible.get(self._filthiest[0][1])
+            if state is not None and state.place == self._filthiest[0]:
+                return state
+            self._queued.remove(heapq.heappop(self._filthiest))
+        return None
 
     def _judge_anew(self) -> None:
         """Brings `_eligible` and `_filthiest` up to date."""
@@ -124,9 +181,9 @@ class CleanerManager:
         for state in self._judged(changed - self._tried):
             if state.eligible:
                 self._eligible[state.topic_partition] = state
-                if _place(state) not in self._queued:
-                    self._queued.add(_place(state))
-                    heapq.heappush(self._filthiest, _place(state))
+                if state.place not in self._queued:
+                    self._queued.add(state.place)
+                    heapq.heappush(self._filthiest, state.place)
 
     def _judged(self, keys: Iterable[TopicPartition]) -> list[LogToClean]:
         """Returns how dirty those of the logs are that are neither in progress nor uncleanable."""
@@ -196,8 +253,3 @@ class CleanerManager:
             return True
         del self.uncleanable[log.topic_partition]
         return False
-
-
-def _place(state: LogToClean) -> tuple[float, TopicPartition]:
-    """Returns what the logs are sorted by, the filthiest first."""
-    return -state.cleanable_ratio, state.topic_partition

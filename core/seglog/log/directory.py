@@ -24,7 +24,7 @@ first segment must be kept.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -117,6 +117,8 @@ class LogDirectory:
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
+        self._closed: set[Path] = set()
+        self._noted: tuple[Offsets, Offsets, Offsets, Offsets] = ({}, {}, {}, {})  # for checkpoints, of closed logs
         self._end_at_open: dict[Path, int] = {}
         self._in_tier: set[Path] = set()
 
@@ -369,37 +371,24 @@ class LogDirectory:
 
     # --- checkpoints
 
-    def checkpoint(self, logs: Sequence[Log]) -> None:
-        """Writes the logs' recovery points, log starts and high watermarks; other partitions' entries stay.
-
-        Each file is written once, because each write repeats the entries of thousands of partitions.
-        """
-        points: Offsets = {}
-        starts: Offsets = {}
-        watermarks: Offsets = {}
-        dirty: Offsets = {}
-        for log in logs:
-            if self.is_broker_directory and not self.is_known(log.directory):
-                continue  # the entry would be the live partition's, or one with a name that no broker gives
-            key, start = log.topic_partition, log.log_start_offset
-            # A right entry stays even if the first segment now begins there: undo brings back what was below. A tiered
-            # topic's lower entry is the broker's: the offsets below lie in the tier.
-            known = self.log_start_offsets.get(key)
-            needed = start > log.segments.first.base_offset or known == start
-            is_tiered = log.config.remote_storage_enable or log.directory in self._in_tier
-            stays = is_tiered and known is not None and known < start
-            if not stays and (needed or (known is not None and self.is_broker_directory)):
-                starts[key] = start if needed else None
+    def _note(self, log: Log) -> None:
+        """Notes a log's recovery point, log start and high watermark for the checkpoints."""
+        if self.is_broker_directory and not self.is_known(log.directory):
+            return  # the entry would be the live partition's, or one with a name that no broker gives
+        points, starts, watermarks, dirty = self._noted
+        key, start = log.topic_partition, log.log_start_offset
+        # A right entry stays even if the first segment now begins there: undo brings back what was below. A tiered
+        # topic's lower entry is the broker's: the offsets below lie in the tier.
+        known = self.log_start_offsets.get(key)
+        needed = start > log.segments.first.base_offset or known == start
+        is_tiered = log.config.remote_storage_enable or log.directory in self._in_tier
+        stays = is_tiered and known is not None and known < start
+        if not stays and (needed or (known is not None and self.is_broker_directory)):
+            starts[key] = start if needed else None
+        if self.is_broker_directory:
             points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)
             if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
                 dirty[key] = log.segments.active.base_offset
-        changed = [(self._log_start_offsets, starts)]
-        if self.is_broker_directory:
-            changed = [(self._recovery_points, points), *changed]
-            changed += [(self._high_watermarks, watermarks), (self._cleaner_offsets, dirty)]
-        for checkpoint, offsets in changed:
-            if offsets:
-                checkpoint.update(offsets)
 
     def _high_watermark_of(self, log: Log) -> int:
         """The broker's own high watermark while the log keeps its length: replicas may still lag."""
@@ -424,30 +413,40 @@ class LogDirectory:
         try:
             if self.writable and clean:
                 self._close_clean()
-            for log in self._logs.values():
-                for segment in log.segments:
-                    segment.close_files()
         finally:
-            self._logs.clear()
+            for log in [*self._logs.values()]:
+                self.close_log(log, clean=False)
             if self._views is not None:
                 self._views.close()
             if self._lock is not None:
                 self._lock.release()
 
+    def close_log(self, log: Log, clean: bool = True) -> None:
+        """Closes one log for good, as `close` does; checkpoints get its entries when the directory closes."""
+        del self._logs[log.directory]
+        if clean:
+            log.close()
+            self._closed.add(log.directory)
+            if log.directory in self._changed or not self.clean_shutdown:
+                self._note(log)
+        for segment in log.segments:
+            segment.close_files()
+
     def _close_clean(self) -> None:
-        closed: list[Log] = []
+        checkpoints = self._recovery_points, self._log_start_offsets, self._high_watermarks, self._cleaner_offsets
         try:
-            for log in self._logs.values():
-                log.close()
-                closed.append(log)
-        finally:
-            self.checkpoint([log for log in closed if log.directory in self._changed or not self.clean_shutdown])
+            for log in [*self._logs.values()]:
+                self.close_log(log)
+        finally:  # each file is written once, because each write repeats the entries of thousands of partitions
+            for checkpoint, offsets in zip(checkpoints, self._noted, strict=True):
+                if offsets:
+                    checkpoint.update(offsets)
         if self.clean_shutdown and not self._changed:
             return
-        unopened = {found.path for found in list_log_directory(self.fs, self.path).live} - self._logs.keys()
+        unopened = {found.path for found in list_log_directory(self.fs, self.path).live} - self._closed
         if unopened & self._changed:
             return  # a log whose opening failed midway is not as a broker would have left it
-        if self.is_broker_directory and (self._marker.found or (not unopened and self._logs)):
+        if self.is_broker_directory and (self._marker.found or (not unopened and self._closed)):
             self._marker.write()
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:

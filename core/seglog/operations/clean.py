@@ -14,7 +14,9 @@ A dry run does all of this over an overlay and counts the output of each plan in
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
@@ -29,17 +31,18 @@ from seglog.cleaner.cleaner import (
     has_ample_room,
     ignore_step,
 )
-from seglog.cleaner.dirtiness import LogToClean
+from seglog.cleaner.dirtiness import LogToClean, policy_problem
 from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.output import CleaningResult
+from seglog.cleaner.ranking import Ranking
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT
-from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
+from seglog.configuration.precedence import Contradiction
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import release_for
 from seglog.doors import door
-from seglog.errors import IncompleteError, RefusedError, SeglogError, UnsupportedError
+from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
@@ -48,8 +51,8 @@ from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
 from seglog.log.read_loader import ViewingFileSystem
-from seglog.model import TopicPartition
 from seglog.operations.workspace import (
+    MOST_ROUNDS,
     CleaningHistory,
     CommonArguments,
     Location,
@@ -61,7 +64,7 @@ from seglog.operations.workspace import (
     optional_path,
     settings_of,
 )
-from seglog.scan.listing import SegmentFiles, list_log_directory, list_partition, resolve_paths
+from seglog.scan.listing import PartitionDirectory, list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.overlay import OverlayFileSystem
@@ -225,29 +228,20 @@ def clean(
     Calls `begin` at the start of each step of each round. Raises what `CleaningRequest.directories` raises, before
     anything is changed. Raises LockedError at a locked log directory; those before it have been cleaned.
     """
-    done: list[Outcome] = []
-    try:
-        directories = request.directories(work)
-        for outcome in clean_directories(work.fs, work.clock, directories, dry_run=dry_run, begin=begin):
-            if dry_run and isinstance(outcome, Cleaned):
-                part = next(one for one in directories if one.log_directory == outcome.log_directory)
-                outcome = replace(outcome, broker_fails=_broker_fails(work.fs, part, outcome.result))
-            done.append(outcome)
-            yield outcome
-    finally:
-        keep_history(work, done)
+    directories = request.directories(work)
+    outcomes = clean_directories(work.fs, work.clock, directories, dry_run=dry_run, begin=begin)
+    for outcome in with_history(work, outcomes):
+        if dry_run and isinstance(outcome, Cleaned):
+            part = next(one for one in directories if one.log_directory == outcome.log_directory)
+            outcome = replace(outcome, broker_fails=_broker_fails(work.fs, part, outcome.result))
+        yield outcome
 
 
 def _broker_fails(fs: FileSystem, part: DirectoryCleaning, result: CleaningResult) -> str:
     """Returns where a broker's cleaner would fail on a record that is too large for it, "" if it would not."""
-    kafka, rewritten = max(part.options.kafka, release_for(part.topics.writer)), {b for b, _ in result.segments_before}
-    config, partition = part.topics(result.topic_partition.topic), part.log_directory / str(result.topic_partition)
-
-    def segments() -> Iterator[SegmentFiles]:
-        if fs.status(partition) is not None:
-            yield from (listed for listed in list_partition(fs, partition).segments if listed.base_offset in rewritten)
-
-    hazard = door("too large to clean")(fs, segments(), kafka, config)
+    key, kafka = result.topic_partition, max(part.options.kafka, release_for(part.topics.writer))
+    bases = {base for base, _ in result.segments_before}
+    hazard = door("too large to clean")(fs, part.log_directory / str(key), bases, kafka, part.topics(key.topic))
     fails = f"the cleaner of a Kafka {kafka} broker fails on it, and then leaves it alone"
     return f"{fails}: {hazard.place}" if hazard else ""
 
@@ -264,10 +258,10 @@ def clean_directories(
 
     A dry run is the same function over an overlay: what a round leaves decides what the next one finds.
     """
-    open_directory = _overlaid if dry_run else open_for_cleaning
     for work in directories:
-        with open_directory(fs, work, clock) as directory:
-            run = _DirectoryRun(directory, work, clock, dry_run, begin)
+        view = ViewingFileSystem(fs, work.log_directory) if dry_run else None
+        with _opened(fs, work, clock, view) as directory:
+            run = _DirectoryRun(directory, work, clock, view, begin, fs)
             for path in work.named:
                 yield run.clean_named(path)
             if work.whole:
@@ -295,18 +289,21 @@ def directories_of(
     return directories
 
 
-def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> None:
-    """Saves the statistics of the finished rounds for `seglog stats`; warns if they cannot be saved."""
-    by_directory: dict[Path, list[CleaningResult]] = {}
-    for done in outcomes:
-        if isinstance(done, Cleaned) and not done.result.dry_run and done.result.segments_before:
-            by_directory.setdefault(done.log_directory, []).append(done.result)
-    for log_directory, results in by_directory.items():
-        history = CleaningHistory(work.fs, state_directory(work.environment), log_directory)
-        try:
-            history.add(results, work.clock.now_ms())
-        except OSError as error:
-            work.warn(f"{history.path}: the statistics could not be saved: {error.strerror}")
+def with_history(work: Workspace, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Yields the outcomes; saves the newest rounds' statistics for `seglog stats`, or warns that it cannot."""
+    newest: dict[Path, deque[CleaningResult]] = {}
+    try:
+        for outcome in outcomes:
+            if isinstance(outcome, Cleaned) and not outcome.result.dry_run and outcome.result.segments_before:
+                newest.setdefault(outcome.log_directory, deque(maxlen=MOST_ROUNDS)).append(outcome.result)
+            yield outcome
+    finally:
+        for log_directory, results in newest.items():
+            history = CleaningHistory(work.fs, state_directory(work.environment), log_directory)
+            try:
+                history.add(results, work.clock.now_ms())
+            except OSError as error:
+                work.warn(f"{history.path}: the statistics could not be saved: {error.strerror}")
 
 
 def open_for_cleaning(fs: FileSystem, work: DirectoryCleaning, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
@@ -321,12 +318,12 @@ def open_for_cleaning(fs: FileSystem, work: DirectoryCleaning, clock: Clock, *, 
     )
 
 
-def _overlaid(fs: FileSystem, work: DirectoryCleaning, clock: Clock) -> LogDirectory:
-    """Opens a log directory with each topic's configuration, keeps every change in memory, and takes no lock.
-
-    The view stays as it is now, whatever a broker does meanwhile.
+def _opened(fs: FileSystem, work: DirectoryCleaning, clock: Clock, view: ViewingFileSystem | None) -> LogDirectory:
+    """Opens a log directory with each topic's configuration. Over a view it keeps every change in memory, and takes no
+    lock: each log is as it was when it was opened, whatever a broker does meanwhile.
     """
-    view = ViewingFileSystem(fs, work.log_directory)
+    if view is None:
+        return open_for_cleaning(fs, work, clock)
     return open_for_cleaning(OverlayFileSystem(view), work, clock, take_lock=False)
 
 
@@ -342,24 +339,6 @@ def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> 
         raise UnsupportedError(f"{path}: a log of Kafka 0.7 has no keys to clean by")
 
 
-def unknown_policy(topic: str) -> str:
-    """Returns the reason for not compacting a topic with an unknown policy."""
-    return f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records"
-
-
-def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
-    """Returns the reason why a topic must not be compacted, or "" if it may be."""
-    setting = resolved.settings[POLICY]
-    if not resolved.policy_known:
-        return (
-            f"{unknown_policy(topic)}: state it with --policy compact or in a configuration file, or name the log"
-            " directory that holds the cluster's metadata with --metadata-dir"
-        )
-    if COMPACT not in resolved.log.cleanup_policy:
-        return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"
-    return resolved.refusal(COMPACT)
-
-
 @dataclass(frozen=True, slots=True)
 class _DirectoryRun:
     """The rounds in one open log directory: open for writing, or over an overlay in a dry run."""
@@ -367,8 +346,13 @@ class _DirectoryRun:
     directory: LogDirectory
     work: DirectoryCleaning
     clock: Clock
-    dry_run: bool
+    view: ViewingFileSystem | None  # of a dry run
     begin: Begin
+    fs: FileSystem
+
+    @property
+    def dry_run(self) -> bool:
+        return self.view is not None
 
     def clean_named(self, path: Path) -> Cleaned | CleaningFailure:
         try:
@@ -393,16 +377,44 @@ class _DirectoryRun:
         return foreseen
 
     def clean_eligible(self) -> Iterator[Outcome]:
-        logs: list[Log] = []
-        for log in compacted_logs(self.directory, self.work):
-            if isinstance(log, Log):
-                logs.append(log)
+        """Cleans the filthiest log, again and again; of ten thousand logs only one is open at a time."""
+        options = self.work.options
+        manager = CleanerManager.of(self.directory, (), self.clock, rolled=options.roll, dry_run=self.dry_run)
+        ranking = Ranking(self.directory, manager, self.fs, self.clock, opens_all=options.roll)
+        for partition in compacted_partitions(self.directory, self.work):
+            if isinstance(partition, Skipped):
+                yield partition
+                continue
+            with suppress(NotALogError):
+                if not ranking.add(partition, self.work.topics.resolve(partition.topic_partition.topic).log):
+                    yield from self._opened(manager, partition.path)
+        while True:
+            if (path := ranking.due()) is not None:
+                yield from self._opened(manager, path)
+            elif (taken := manager.take_filthiest()) is not None:
+                yield self._clean_taken(manager, *taken)
+                self._withdraw(manager, taken[0])
             else:
-                yield log
-        manager = manager_of(self.directory, logs, self.clock, self.work.options, dry_run=self.dry_run)
-        while (taken := manager.take_filthiest()) is not None:
-            yield self._clean_taken(manager, *taken)
+                break
         yield from left_alone(self.directory, manager)
+
+    def _opened(self, manager: CleanerManager, path: Path) -> Iterator[CleaningFailure]:
+        log = compacted_log(self.directory, path)
+        if isinstance(log, Log):
+            manager.add(log)
+            self._withdraw(manager, log)
+            return
+        if self.view is not None:
+            self.view.let_go(path)
+        if log is not None:
+            yield log
+
+    def _withdraw(self, manager: CleanerManager, log: Log) -> None:
+        """Closes a log that is not to be cleaned, or not again."""
+        if manager.withdraw(log):
+            self.directory.close_log(log, clean=self.view is None)
+            if self.view is not None:
+                self.view.let_go(log.directory)
 
     def _clean_taken(self, manager: CleanerManager, log: Log, taken: LogToClean) -> Cleaned | CleaningFailure:
         try:
@@ -466,33 +478,21 @@ def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None
         directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 
-def compacted_logs(directory: LogDirectory, work: DirectoryCleaning) -> Iterator[Log | Skipped | CleaningFailure]:
-    """Opens the compacted logs of a directory other than the named ones, or yields why one is left alone."""
+def compacted_partitions(directory: LogDirectory, work: DirectoryCleaning) -> Iterator[PartitionDirectory | Skipped]:
+    """Yields the compacted partitions of a directory other than the named ones, and why the others are left alone."""
     for partition in list_log_directory(directory.fs, directory.path).live:
-        if partition.path in work.named:
-            continue
-        topic = partition.topic_partition.topic
-        problem = policy_problem(work.topics.resolve(topic), topic)
-        if problem:
-            yield Skipped(partition.path, problem)
-            continue
-        try:
-            yield open_undamaged(directory, partition.path)
-        except SeglogError as error:
-            if directory.fs.status(partition.path) is not None:  # else a broker has deleted it meanwhile
-                yield CleaningFailure(partition.path, error)
+        if partition.path not in work.named:
+            topic = partition.topic_partition.topic
+            problem = policy_problem(work.topics.resolve(topic), topic)
+            yield Skipped(partition.path, problem) if problem else partition
 
 
-def manager_of(
-    directory: LogDirectory, logs: Sequence[Log], clock: Clock, options: CleanerOptions, *, dry_run: bool = False
-) -> CleanerManager:
-    """Returns a manager that hands out these logs of a directory. In a dry run it writes no checkpoint."""
-
-    def write(topic_partition: TopicPartition, offset: int) -> None:
-        if not dry_run:
-            directory.write_cleaner_offset(topic_partition, offset)
-
-    return CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
+def compacted_log(directory: LogDirectory, partition: Path) -> Log | CleaningFailure | None:
+    """Opens a compacted log. Returns why it cannot be opened, None if a broker has deleted it meanwhile."""
+    try:
+        return open_undamaged(directory, partition)
+    except SeglogError as error:
+        return None if directory.fs.status(partition) is None else CleaningFailure(partition, error)
 
 
 def left_alone(directory: LogDirectory, manager: CleanerManager) -> Iterator[Skipped]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.arguments import flag
-from seglog.cleaner.dirtiness import LogToClean
+from seglog.cleaner.dirtiness import LogToClean, unknown_policy
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS
 from seglog.configuration.writers import release_for
@@ -22,11 +22,7 @@ from seglog.log.opening import open_directory_of
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing
 from seglog.log.segment import LogSegment
 from seglog.log.stateful_topics import state_lost
-from seglog.operations.clean import (
-    Cleaned,
-    Outcome,
-    unknown_policy,
-)
+from seglog.operations.clean import Cleaned, Outcome
 from seglog.operations.explain_facts import CleanTrial, Facts, OpenTransaction
 from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean, policy_problem
 from seglog.cleaner.hazards import DROPS, FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.precedence import ResolvedConfig
@@ -25,7 +25,6 @@ from seglog.operations.clean import (
     Outcome,
     clean_directories,
     directories_of,
-    policy_problem,
 )
 from seglog.operations.reasons import Reason
 from seglog.operations.workspace import Sources, Workspace, by_log_directory

@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.cleaner.dirtiness import policy_problem
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.precedence import DEFAULT
@@ -38,7 +39,6 @@ from seglog.look.report.figures import (
 from seglog.look.report.growth import bytes_of_last_day, growth_of_all
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.sides import compared
-from seglog.operations.clean import policy_problem
 from seglog.operations.retain import retention_config
 from seglog.operations.stats import kept_rounds
 from seglog.operations.workspace import Round, by_log_directory

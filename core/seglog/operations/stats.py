@@ -188,9 +188,11 @@ def kept_rounds(
 
 def _states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
     """Returns how dirty each log of a directory is that is known to be compacted. Changes and locks nothing."""
-    from seglog.cleaner.dirtiness import log_to_clean  # loads the cleaner
+    from seglog.cleaner.dirtiness import (
+        log_to_clean,  # loads the cleaner
+        policy_problem,
+    )
     from seglog.log.directory import LogDirectory
-    from seglog.operations.clean import policy_problem
 
     with LogDirectory.open(
         log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False

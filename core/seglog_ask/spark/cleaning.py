@@ -33,12 +33,13 @@ from seglog.operations.clean import (
     CleaningFailure,
     DirectoryCleaning,
     Outcome,
-    compacted_logs,
-    keep_history,
+    Skipped,
+    compacted_log,
+    compacted_partitions,
     left_alone,
-    manager_of,
     open_for_cleaning,
     plan_named,
+    with_history,
     write_end,
 )
 from seglog.operations.workspace import Workspace
@@ -154,13 +155,7 @@ def clean(
     """
     for directory in directories:
         placement.check(directory.options)
-    done: list[Outcome] = []
-    try:
-        for outcome in _cleaned(spark, work, directories, placement, watch):
-            done.append(outcome)
-            yield outcome
-    finally:
-        keep_history(work, done)
+    yield from with_history(work, _cleaned(spark, work, directories, placement, watch))
 
 
 def _cleaned(
@@ -178,12 +173,15 @@ def _cleaned(
             yield from _named(directory, part, work.clock, due)
             if part.whole:
                 logs: list[Log] = []
-                for log in compacted_logs(directory, part):
+                for partition in compacted_partitions(directory, part):
+                    log = partition if isinstance(partition, Skipped) else compacted_log(directory, partition.path)
                     if isinstance(log, Log):
                         logs.append(log)
-                    else:
+                    elif log is not None:
                         yield log
-                managers.append((directory, part, manager_of(directory, logs, work.clock, part.options)))
+                managers.append(
+                    (directory, part, CleanerManager.of(directory, logs, work.clock, rolled=part.options.roll))
+                )
         while due := [*due, *_eligible(managers)]:
             yield from _run(spark, due, work.clock, placement, watch)
             due = []

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seglog.cleaner.cleaner import apply_plan, roll_as_planned
+from seglog.cleaner.dirtiness import policy_problem
 from seglog.cleaner.output import CleanerStats, CleaningResult
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
@@ -36,7 +37,6 @@ from seglog.operations.clean import (
     first_dirty,
     open_for_cleaning,
     open_lossless,
-    policy_problem,
 )
 from seglog.operations.workspace import Workspace
 from seglog.scan.listing import list_log_directory, list_partition
