@@ -44,10 +44,10 @@ _NO_OFFSET = -1
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
     """A `.log` to take over: its first `valid_bytes`, perhaps not all of it. `largest_timestamp` is -1 if no batch has
-    one."""
+    one. It has only a `name`, as a plan of ten thousand partitions holds many."""
 
     base_offset: int
-    path: Path
+    name: str
     valid_bytes: int
     modified_ms: int
     largest_timestamp: int
@@ -58,7 +58,8 @@ class SourceLog:
     """The part of a partition to take over. `torn` says why `torn_bytes` at its end are left out, "" if there are none.
     `open` are the transactions without a marker.
 
-    `fs` shows the source as a broker would see it after its start; `facts` are its files' states when they were read.
+    `fs` shows the source as a broker would see it after its start; `facts` are (size, modification time, inode) of its
+    data files when they were read, by name.
     """
 
     directory: Path
@@ -76,7 +77,7 @@ class SourceLog:
     torn_bytes: int = 0
     left_behind: list[str] = field(default_factory=list)
     committed_below: int = 0
-    facts: dict[Path, FileStatus] = field(default_factory=dict)
+    facts: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -112,13 +113,13 @@ def read_source(
 
     Raises RefusedError for damage, and if it cannot be taken over.
     """
-    overlay = OverlayFileSystem(fs)
     sound = sound_log(fs, directory)
-    if sound is not None:
-        found = SourceLog(directory, partition, overlay, facts=_log_files(directory, sound.entries))
+    if sound is not None:  # it has no leftovers
+        found = SourceLog(directory, partition, fs, facts=_log_files(sound.entries))
         _SourceReading(found, sound.listing(), checkpoints, progress, sound.pieces).read()
         return found
     require_batches(fs, directory)
+    overlay = OverlayFileSystem(fs)
     found = SourceLog(directory, partition, overlay, facts=log_files(fs, directory))
     settled = settle_leftovers(overlay, directory)
     for replaced in settled.replaced:
@@ -133,24 +134,24 @@ def read_source(
     return found
 
 
-def log_files(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
-    """Returns the status of the partition's data files: if it is the same later, nothing wrote to them."""
-    return _log_files(directory, fs.entries(directory))
+def log_files(fs: FileSystem, directory: Path) -> dict[str, tuple[int, int, int]]:
+    """Returns the facts of the partition's data files: if they are the same later, nothing wrote to them."""
+    return _log_files(fs.entries(directory))
 
 
-def _log_files(directory: Path, entries: Sequence[tuple[str, FileStatus]]) -> dict[Path, FileStatus]:
-    return {directory / name: status for name, status in entries if ".log" in name and not status.is_directory}
+def _log_files(entries: Sequence[tuple[str, FileStatus]]) -> dict[str, tuple[int, int, int]]:
+    data = ((name, status) for name, status in entries if ".log" in name and not status.is_directory)
+    return {name: (status.size, status.modified_ns, status.inode) for name, status in data}
 
 
 def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
     """Raises RefusedError if the source's data changed since it was read."""
     now = log_files(fs, source.directory)
-    for path in sorted({*now, *source.facts}):
-        before, after = source.facts.get(path), now.get(path)
-        keys = [None if one is None else (one.size, one.modified_ns, one.inode) for one in (before, after)]
-        if keys[0] != keys[1]:
+    for name in sorted({*now, *source.facts}):
+        if source.facts.get(name) != now.get(name):
             raise RefusedError(
-                f"{path} changed while it was read: somebody writes to the source; stop it, or transplant a copy"
+                f"{source.directory / name} changed while it was read: somebody writes to the source; stop it, or"
+                " transplant a copy"
             )
 
 
@@ -209,7 +210,7 @@ class _SourceReading:
         self._add_segment(segment, segment.size, largest)
 
     def _add_segment(self, segment: SegmentFiles, valid_bytes: int, largest: int) -> None:
-        taken = SourceSegment(segment.base_offset, segment.log, valid_bytes, segment.modified_ms, largest)
+        taken = SourceSegment(segment.base_offset, segment.log.name, valid_bytes, segment.modified_ms, largest)
         self._found.size += valid_bytes
         self._found.segments.append(taken)
 

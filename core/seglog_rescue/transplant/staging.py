@@ -33,7 +33,7 @@ from seglog.log.log import Log
 from seglog.progress import BytesRead
 from seglog.repairs.undo.journal import NEW, Change, group_of
 from seglog.repairs.undo.quarantine import facts_of
-from seglog.scan.listing import SEGMENT_KINDS
+from seglog.scan.listing import SEGMENT_KINDS, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import Access, FileSystem
@@ -71,7 +71,9 @@ def stage_partition(
 
 def is_there(fs: FileSystem, plan: PartitionPlan) -> bool:
     """True if the target's log begins with the very bytes that would be put there."""
-    theirs = chain.from_iterable(_read(fs, segment.log) for segment in plan.target.listing.segments)
+    theirs = chain.from_iterable(
+        _read(fs, segment.log) for segment in list_partition(fs, plan.target.directory).segments
+    )
     waiting = memoryview(b"")
     rewritten = (piece for segment in plan.source.segments for piece in _rewritten(plan.source, segment))
     for piece in chain(rewritten, map(marker_of, plan.endings)):
@@ -114,14 +116,14 @@ def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path
 
 def _rewritten(source: SourceLog, segment: SourceSegment) -> Iterator[bytes]:
     """Yields the new bytes of a segment. Raises RefusedError if it changed since it was read."""
-    position = 0
-    for step in LogWalk(source.fs, segment.path, end=segment.valid_bytes):
+    position, path = 0, source.directory / segment.name
+    for step in LogWalk(source.fs, path, end=segment.valid_bytes):
         if isinstance(step, Gap) or not step.valid.all():
             break
         yield from _piece(step, source.partition.topic == OFFSETS_TOPIC)
         position = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
     if position != segment.valid_bytes:
-        raise RefusedError(f"{segment.path} changed while it was read: it ends or is damaged at position {position}")
+        raise RefusedError(f"{path} changed while it was read: it ends or is damaged at position {position}")
 
 
 def _piece(step: WalkedEntries, has_commits: bool) -> Iterator[bytes]:

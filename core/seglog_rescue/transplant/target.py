@@ -30,20 +30,22 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class TargetPartition:
-    """A partition directory of the new cluster. `count` is the number of its topic's partitions, None if unknown."""
+    """A partition directory of the new cluster. `count` is the number of its topic's partitions, None if unknown.
+
+    `is_empty`: it holds no data, not even in leftovers.
+    """
 
     directory: Path
     partition: TopicPartition
     topic_id: str
     count: int | None
-    listing: PartitionListing
+    is_empty: bool
 
-    @property
-    def is_empty(self) -> bool:
-        """True if it holds no data, not even in leftovers."""
-        deleted = filenames.FileState.DELETED.value
-        kept = any(".log." in path.name and not path.name.endswith(deleted) for path in self.listing.leftovers)
-        return self.listing.size == 0 and not kept and self.listing.format == "kafka"
+
+def _is_empty(listing: PartitionListing) -> bool:
+    deleted = filenames.FileState.DELETED.value
+    kept = any(".log." in path.name and not path.name.endswith(deleted) for path in listing.leftovers)
+    return listing.size == 0 and not kept and listing.format == "kafka"
 
 
 def require_brokers_own(fs: FileSystem, path: Path) -> None:
@@ -118,7 +120,7 @@ class TargetDirectory:
             raise RefusedError(self._missing([key]))
         topic_id = self._topic_id(directory)
         count = self._require_assigned(directory, key, topic_id, every_replica)
-        return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
+        return TargetPartition(directory, key, topic_id, count, _is_empty(list_partition(self.fs, directory)))
 
     def notes(self) -> Iterator[str]:
         """Yields notes about metadata that is missing or could not be read."""
