@@ -25,7 +25,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +188,10 @@ def nothing_new(root: Path, count: int, turns: int) -> None:
     row("nothing new / ls", own / listing, 1.5, f"{own:.2f} s; ls {listing:.2f} s; {size} MiB; {count} partitions")
 
 
-def add_snapshots(place: Path, count: int) -> None:
+def add_snapshots(repository: Repository, count: int) -> None:
     """Adds snapshots to a repository with one: the first has all closed segments anew; in each, every hundredth
     partition's last log has an extent more.
     """
-    repository = Repository(machine_files(), place)
     snapshot = repository.read(repository.ids()[0])
     first = ended_ms(snapshot.id)
     for number in range(1, count):
@@ -230,10 +228,7 @@ def many_snapshots(root: Path, partitions: int, count: int) -> None:
     """The largest resident size of each command on a repository of many snapshots of many partitions."""
     place, state, erased = root / "backup", root / "state", root / "erased.csv"
     erased.write_text("topic,partition,offset\nt,1,7\n")
-    making = get_context("spawn").Process(target=add_snapshots, args=(place, count))
-    making.start()  # in a process of its own: a child's largest size begins with that of its parent
-    making.join()
-    assert making.exitcode == 0
+    add_snapshots(Repository(machine_files(), place), count)
     lines: dict[str, Sequence[str | Path]] = {
         "backup, nothing new": ["--to", place, root / "many"],
         "backup list": ["list", place],

@@ -161,18 +161,25 @@ class Places:
             directory_of(self._root, self._count, name, stopped=name != "killed", linked=name != "copied")
 
 
+# Runs a command from a small process: the largest size of a child begins with the size of its parent.
+LAUNCHER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
+"""
+
+
 def cost(line: Sequence[str | Path], state: Path) -> tuple[float, int]:
     """User and system time of a process in seconds, and its largest resident size in MiB."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SEGLOG_", "PYTHON"))}
     environment |= {"XDG_STATE_HOME": str(state), "SEGLOG_CONFIG": os.devnull}
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, cwd="/")
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        sys.exit(f"{' '.join(map(str, line))} ended with {process.returncode}: {said.decode(errors='replace')}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
+    launched = [sys.executable, "-I", "-S", "-c", LAUNCHER, *map(str, line)]
+    done = subprocess.run(launched, capture_output=True, env=environment, cwd="/", text=True, errors="replace")
+    code, seconds, mib = done.stdout.split()
+    if int(code) not in (0, 1):
+        sys.exit(f"{' '.join(map(str, line))} ended with {code}: {done.stderr}")
+    return float(seconds), int(mib)
 
 
 def require_compiled(python: str) -> None:
