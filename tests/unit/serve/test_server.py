@@ -294,6 +294,17 @@ def test_a_time_that_a_disk_does_not_give_is_an_error_of_its_partition(
         assert len(serving.observer.damages) == 1
 
 
+def test_a_log_whose_data_finds_no_room_in_an_answer_is_not_opened_for_it(directory: Path) -> None:
+    partitions = ({"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": -1},)
+    asked = {"replica_id": -1, "max_bytes": 100_000, "min_bytes": 1, "session_epoch": -1}
+    asked["topics"] = tuple({"topic": topic, "partitions": partitions} for topic in ("t", "u"))
+    with Serving(directory, limits=Limits(fetch_files=1)) as serving, RawClient(serving.address) as client:
+        first, second = (each.partitions[0] for each in client.ask(protocol.FETCH, 11, asked).responses)
+        assert (first.error_code, first.high_watermark, bool(first.records)) == (ErrorCode.none, RECORDS, True)
+        assert (second.error_code, second.high_watermark, bool(second.records)) == (ErrorCode.none, -1, False)
+        assert not serving.catalog.topics["u"][0].is_open
+
+
 def test_two_hundred_connections_are_served_at_once(serving: Serving) -> None:
     clients = [RawClient(serving.address) for _ in range(200)]
     asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}], "replica_id": -1}
