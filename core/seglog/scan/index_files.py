@@ -78,7 +78,7 @@ def index_rows(fs: FileSystem, path: Path, base_offset: int, held: Mapping[str, 
 
 def held_rows(path: Path, data: bytes, base_offset: int) -> np.ndarray:
     """Returns the rows of `read_index` from the contents of a small index."""
-    return _decoded(data, base_offset, is_time=path.suffix == FileKind.TIME_INDEX.value)
+    return _decoded(data, base_offset, is_time=path.name.endswith(FileKind.TIME_INDEX.value))
 
 
 def _decoded(data: bytes, base_offset: int, *, is_time: bool) -> np.ndarray:

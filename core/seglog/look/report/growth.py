@@ -8,6 +8,7 @@ shows how the present bytes came, not how large the log was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -18,23 +19,27 @@ POINTS = 24  # of one log's curve
 _AXIS_POINTS = 72  # of the curve of all
 _LEFT_OUT = 0.005  # the share of bytes that may lie before the axis, such as those of records with absurd times
 DAY_MS = 86_400_000
+_SHARES = np.linspace(0, 1, POINTS)
 
 
 def growth_of(log: OutlinedLog, now_ms: int) -> Growth | None:
     """Returns the growth of one log up to now; None for an empty one. A record of the future counts as one of now."""
     times, sizes = _curve(log, now_ms)
-    if not len(times) or not sizes[-1]:
+    if not times or not sizes[-1]:
         return None
-    first, last = int(times[0]), int(times[-1])
-    moments = np.linspace(first, last, POINTS)
-    found = np.interp(moments, times, sizes) if last > first else np.full(POINTS, sizes[-1])
-    return Growth(first, last, tuple(int(size) for size in found))
+    first, last = times[0], times[-1]
+    if last == first:
+        return Growth(first, last, (int(sizes[-1]),) * POINTS)
+    moments = first + (last - first) * _SHARES
+    return Growth(first, last, tuple(map(int, np.interp(moments, times, sizes).tolist())))
 
 
-def _curve(log: OutlinedLog, now_ms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ascending times, and for each the bytes of the log up to there."""
-    times: list[np.ndarray] = []
-    sizes: list[np.ndarray] = []
+def _curve(log: OutlinedLog, now_ms: int) -> tuple[list[int], list[float]]:
+    """Returns ascending times, and for each the bytes of the log up to there. Not by numpy: a broker has thousands of
+    partitions, and most have few entries.
+    """
+    times: list[int] = []
+    sizes: list[float] = []
     done = 0
     segments = log.segments.snapshot()
     for number, segment in enumerate(segments):
@@ -42,16 +47,13 @@ def _curve(log: OutlinedLog, now_ms: int) -> tuple[np.ndarray, np.ndarray]:
             continue
         base = segment.base_offset
         end = segments[number + 1].base_offset if number + 1 < len(segments) else log.log_end_offset
-        rows = segment.times[segment.times["timestamp"] > 0]
-        first = int(rows["timestamp"][0]) if len(rows) else segment.modified_ms
-        share = np.clip((rows["offset"] + 1 - base) / max(1, end - base), 0, 1)
-        times.append(np.concatenate(([first], rows["timestamp"], [max(first, segment.largest_timestamp())])))
-        sizes.append(np.concatenate(([0], share * segment.size, [segment.size])) + done)
+        rows = [row for row in segment.times.tolist() if row[0] > 0]
+        first = rows[0][0] if rows else segment.modified_ms
+        times += [first, *(timestamp for timestamp, _ in rows), max(first, segment.largest_timestamp())]
+        shares = (min(max((offset + 1 - base) / max(1, end - base), 0), 1) for _, offset in rows)
+        sizes += [done, *(done + share * segment.size for share in shares), done + segment.size]
         done += segment.size
-    if not times:
-        return np.zeros(0), np.zeros(0)
-    ascending = np.maximum.accumulate(np.minimum(np.concatenate(times), now_ms))
-    return ascending, np.maximum.accumulate(np.concatenate(sizes))
+    return list(accumulate((min(moment, now_ms) for moment in times), max)), list(accumulate(sizes, max))
 
 
 def bytes_at(growth: Growth, moments: np.ndarray) -> np.ndarray:
