@@ -169,7 +169,7 @@ class Reporter:
         }
         shown = "" if metrics is None else f", metrics on http://{metrics}/metrics"
         what = f"{count_text(len(topics), 'topic')}, {count_text(partitions, 'partition')}"
-        self._tell(record, f"serving {what}, read-only, on {listening}{shown}")
+        self._write(record, f"serving {what}, read-only, on {listening}{shown}")
 
     def damaged(self, damage: CorruptionError) -> None:
         record: dict[str, object] = {"type": "damage", "path": str(damage.path), "message": str(damage)}
@@ -207,6 +207,13 @@ class Reporter:
         self._tell(record, f"{who}: {did}: {end.reason}", warning=end.hostile)
 
     def _tell(self, record: dict[str, object], text: str, *, warning: bool = False) -> None:
+        """Tells of an event. Clients are served, too, where nobody takes the lines or the disk is full."""
+        try:
+            self._write(record, text, warning=warning)
+        except OSError as error:
+            self._console.warning(f"events are not written: {error.filename}: {error.strerror}")
+
+    def _write(self, record: dict[str, object], text: str, *, warning: bool = False) -> None:
         with self._lock:
             if self._console.as_json:
                 self._console.json(record)

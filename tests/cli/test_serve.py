@@ -185,6 +185,22 @@ def test_what_a_broker_would_cut_off_a_log_that_was_not_closed_is_said(directory
     assert output_faults("serve", json.dumps(line)) == []
 
 
+def test_clients_are_served_where_nobody_takes_the_lines(directory: Path) -> None:
+    path = directory / "t-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + b"\0" * 30)
+    with served(directory) as (process, said):
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        for _ in range(2):
+            with RawClient(address_of(said)) as client:
+                (topic,) = client.ask(protocol.METADATA, 12, {"topics": None}).topics
+                assert topic.name == "t"
+        process.terminate()
+        stderr = process.stderr.read().decode()
+    assert "Traceback" not in stderr
+    assert stderr.count("events are not written: standard output: Broken pipe") == 1
+
+
 def test_tls_by_files_carries_the_records(directory: Path, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = CERTIFICATE.format(key=key, certificate=certificate).split()

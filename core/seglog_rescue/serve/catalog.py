@@ -63,7 +63,8 @@ class ServedPartition:
     catalog: Catalog
     ends: SpanEnds = field(default_factory=SpanEnds)
     _log: Log | None = None
-    _leader_epoch: int | None = None
+    _told_epoch: int | None = None  # by the checkpoints of the copies
+    _committed_epoch: int = 0
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -87,18 +88,24 @@ class ServedPartition:
 
     @property
     def leader_epoch(self) -> int:
-        """The highest leader epoch that the checkpoints of the copies name; without any, that of the opened log, or 0.
+        """The highest leader epoch that the checkpoints of the copies, commits or the opened log name; 0 without any.
 
-        It stays as first told. -1, unknown, would not do: librdkafka (2.16.0) then asks with epoch 0, and is refused.
+        Java's clients (4.3.0) wait for ever where metadata tell a lower epoch than a commit or a record. librdkafka
+        (2.16.0) reads nothing from a partition whose epoch is unknown, -1: without a checkpoint the log is opened.
         """
-        if self._leader_epoch is None:
-            epoch = self.catalog.highest_epoch(self)
+        if self._told_epoch is None:
+            self._told_epoch = self.catalog.highest_epoch(self)
+        if self._told_epoch == NO_LEADER_EPOCH and self._log is None:
             try:
-                self._leader_epoch = self.log.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
+                return max(self._committed_epoch, self.log.leader_epoch)
             except (SeglogError, OSError) as error:
                 _logger.info("%s: its leader epoch is unknown: %s", self.directory, error)
-                return 0
-        return self._leader_epoch
+        opened = 0 if self._log is None else self._log.leader_epoch
+        return max(self._told_epoch, self._committed_epoch, opened)
+
+    def note_committed(self, leader_epoch: int) -> None:
+        """Takes note of the leader epoch of a commit: there was such a leader."""
+        self._committed_epoch = max(self._committed_epoch, leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +257,12 @@ class Catalog:
     ) -> Iterator[RecoveryReport]:
         """Plans with views of its own, one at a time, while clients read through theirs."""
         config_of, clock = self._configs[log_directory], self._owners[log_directory].clock
-        with LogDirectory.open(log_directory, fs=self._fs, clock=clock, config_of=config_of) as owner:
+        try:
+            owner = LogDirectory.open(log_directory, fs=self._fs, clock=clock, config_of=config_of)
+        except (SeglogError, OSError) as error:  # it has changed since it was opened for clients
+            _logger.info("%s: no recovery can be planned there: %s", log_directory, error)
+            return
+        with owner:
             for directory in directories:
                 go_on()
                 try:

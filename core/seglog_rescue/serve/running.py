@@ -113,17 +113,23 @@ def committed_offsets(
 ) -> tuple[CommittedOffsets, OffsetsFile | None]:
     """Returns the commits of the served `__consumer_offsets` and of the file at `path`, and that file.
 
+    The partitions take note of the commits' leader epochs.
+
     Raises RefusedError for a file within a served directory, InputError for another kind of file, and OSError.
     """
     commits = CommittedOffsets()
     topic = catalog.topics.get(OFFSETS_TOPIC, {})
     logs = catalog.open_now([topic[number] for number in sorted(topic)])
     load_offsets_topic((log.view for log in logs), commits)
-    if path is None:
-        return commits, None
-    for log_directory in catalog.log_directories:
-        if path.is_relative_to(log_directory):
-            raise RefusedError(f"{path} lies in {log_directory}, which is served and so never written to")
-    file = OffsetsFile(fs, path)
-    file.open(commits)
+    file = None
+    if path is not None:
+        for log_directory in catalog.log_directories:
+            if path.is_relative_to(log_directory):
+                raise RefusedError(f"{path} lies in {log_directory}, which is served and so never written to")
+        file = OffsetsFile(fs, path)
+        file.open(commits)
+    for _group, place, commit in commits:
+        served = catalog.find(place.topic, place.partition)
+        if served is not None:
+            served.note_committed(commit.leader_epoch)
     return commits, file

@@ -198,10 +198,19 @@ def _offset_at(partition: ServedPartition, log: Log, stamp: int, isolation: Isol
 
 
 def offsets_for_leader_epochs(endpoint: Endpoint, body: Any, _version: int) -> Values:
-    """Looks up the end offsets of leader epochs (KIP-101, KIP-320)."""
+    """Looks up the end offsets of leader epochs (KIP-101, KIP-320).
 
-    def find(_partition: ServedPartition, asked: Any, log: Log) -> Values:
-        epoch, offset = log.leader_epochs.end_offset_for(int(asked.leader_epoch), log.log_end_offset)
+    A leader notes its epoch at the log end before it writes, but opening the log drops an epoch without records, and
+    the checkpoint may be lost: later epochs than it names, up to the partition's, end with the log. If they counted as
+    unknown, consumers would take the log for truncated, and begin anew.
+    """
+
+    def find(partition: ServedPartition, asked: Any, log: Log) -> Values:
+        wanted, latest, end = int(asked.leader_epoch), log.leader_epochs.latest_epoch, log.log_end_offset
+        if latest < wanted <= partition.leader_epoch:
+            is_current = wanted == partition.leader_epoch or latest == NO_LEADER_EPOCH
+            return {"leader_epoch": wanted if is_current else latest, "end_offset": end}
+        epoch, offset = log.leader_epochs.end_offset_for(wanted, end)
         return {"leader_epoch": epoch, "end_offset": offset}
 
     return _by_partition(endpoint, body.topics, "topic", "partition", find)

@@ -155,3 +155,12 @@ def test_a_part_of_what_a_run_makes_is_not_served(tmp_path: Path) -> None:
     (tmp_path / ".seglog-run").write_text("/somewhere\n")
     with pytest.raises(RefusedError, match=f"{tmp_path}: a run of seglog was cut short here"):
         open_catalog([tmp_path / "t-0"])
+
+
+def test_a_log_directory_that_can_no_longer_be_opened_has_no_losses_to_tell(tmp_path: Path) -> None:
+    path = make(tmp_path / "t-0", 2) / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + b"\0" * 30)
+    with open_catalog([tmp_path]) as catalog:
+        assert [each.truncated_bytes for each in catalog.losses(lambda: None)] == [30]
+        (tmp_path / "recovery-point-offset-checkpoint").mkdir()
+        assert list(catalog.losses(lambda: None)) == []
