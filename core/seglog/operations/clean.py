@@ -422,13 +422,12 @@ class _DirectoryRun:
                 plan = plan_round(log, self.work.options, self.clock, taken.first_dirty_offset)
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
             result = clean_log(log, self.work.options, self.clock, taken.first_dirty_offset, self.begin)
-            cleaned = self._outcome(log, result)
+            manager.done(taken, result.end_offset)  # writes the checkpoint
+            return self.work.cleaned(log, result)
         except (SeglogError, VanishedError) as error:
             failure = _failed(log.directory, error)
             manager.failed(taken.topic_partition, failure.error)
             return failure
-        manager.done(taken, result.end_offset)
-        return cleaned
 
     def _outcome(self, log: Log, result: CleaningResult) -> Cleaned:
         if not result.dry_run:
