@@ -80,8 +80,9 @@ def run(
 
     Each batch's checksum is checked before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
     --on-corrupt skip the next good batch. A partition that cannot be opened gets KAFKA_STORAGE_ERROR; if PATH names the
-    partition itself, the command ends, or with skip leaves it out, as it does a replica. Each problem is reported once.
-    If a log was not closed properly, a message says what a broker that starts on it would cut.
+    partition itself, or it is one of __consumer_offsets, the command ends, or with skip leaves it out, as it does a
+    replica. Each problem is reported once. If a log was not closed properly, a message says what a broker that starts
+    on it would cut.
 
     SIGTERM and SIGINT end the command in order.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -202,10 +203,10 @@ class Catalog:
         for partition in partitions:
             try:
                 logs.append(partition.log)
-            except (CorruptionError, OSError) as error:
+            except (CorruptionError, NotALogError, OSError) as error:
                 if not self._skip_damage:
                     raise
-                self._leave_out(partition.directory, str(error))
+                self._leave_out(partition.copies[-1].directory, str(error))  # `choose` has told of the others
                 del self._topics[partition.topic][partition.number]
                 if not self._topics[partition.topic]:
                     del self._topics[partition.topic]
@@ -307,7 +308,7 @@ class Catalog:
             try:
                 _refuse_07(self._fs, copy.directory)
                 logs.append(copy.owner.log_in(copy.directory))
-            except (CorruptionError, OSError) as error:
+            except (CorruptionError, NotALogError, OSError) as error:
                 is_last = copy is partition.copies[-1]
                 if not self._skip_damage or (is_last and not logs):
                     raise
@@ -346,11 +347,13 @@ def _wanted(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, _Wanted]:
 
 
 def _refuse_07(fs: FileSystem, directory: Path) -> None:
-    if is_07(fs, directory):
-        raise UnsupportedError(
-            f"{directory}: no client reads a log of Kafka 0.7; pipe `seglog read --json` into `seglog append"
-            " --create --input-format jsonl` to make a newer log"
-        )
+    """Raises UnsupportedError for a log of Kafka 0.7. Opening a log reports a directory that cannot be listed."""
+    with suppress(OSError):
+        if is_07(fs, directory):
+            raise UnsupportedError(
+                f"{directory}: no client reads a log of Kafka 0.7; pipe `seglog read --json` into `seglog append"
+                " --create --input-format jsonl` to make a newer log"
+            )
 
 
 def _name_of(directory: Path) -> tuple[str, int]:
@@ -379,11 +382,11 @@ def _epoch_of(fs: FileSystem, directory: Path) -> int:
 
 def _topic_id(fs: FileSystem, directory: Path) -> UUID | None:
     path = directory / filenames.PARTITION_METADATA
-    status = fs.status(path)
-    if status is None or status.is_directory:
-        return None
     try:
+        status = fs.status(path)
+        if status is None or status.is_directory:
+            return None
         return parse_partition_metadata(fs.read_bytes(path), path).topic_id
-    except CorruptionError as error:
+    except (CorruptionError, OSError) as error:  # a directory that cannot be read, or is gone by now
         _logger.warning("%s: no topic id: %s", path, error)
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.errors import CorruptionError, SeglogError
+from seglog.errors import CorruptionError, NotALogError, SeglogError
 from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog_rescue.serve.catalog import Catalog, ServedPartition
@@ -113,9 +113,15 @@ class Endpoint:
         return None
 
     def report_unreadable(self, directory: Path, error: Exception) -> None:
-        """Reports a partition that cannot be read, once."""
-        reason = error.strerror or error if isinstance(error, OSError) else error
-        self.report(CorruptionError(directory, f"cannot be read: {reason}"))
+        """Reports what of a partition cannot be read, once: by the error's own path, which may be another copy's."""
+        path, reason = directory, str(error)
+        if isinstance(error, NotALogError):
+            path, reason = error.path, error.reason
+        elif isinstance(error, OSError):
+            reason = error.strerror or reason
+            if isinstance(error.filename, str) and Path(error.filename).is_absolute():
+                path = Path(error.filename)
+        self.report(CorruptionError(path, f"cannot be read: {reason}"))
 
     def report(self, damage: CorruptionError) -> None:
         """Reports damage that a fetch has met, each place once."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
+from errno import EACCES, ENOENT
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seglog.errors import NotALogError, RefusedError
 from seglog.model import Record
+from seglog.storage.local import LocalFileSystem
 from seglog_rescue.serve.catalog import UnservedPartition
 from tests.support.open_logs import opened_log
-from tests.support.serving import open_catalog
+from tests.support.serving import Serving, open_catalog
 
 
 def make(directory: Path, records: int, epoch: int = 0) -> Path:
@@ -66,6 +71,36 @@ def test_the_leader_epoch_of_a_log_that_cannot_be_opened_is_0(tmp_path: Path) ->
         assert served.leader_epoch == 0 and not served.is_open
 
 
+def test_a_directory_that_this_user_cannot_read_or_that_is_gone_by_now_keeps_no_other_from_being_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("forbidden-0", "gone-0", "t-0"):
+        make(tmp_path / name, 2)
+    listed, read, asked = LocalFileSystem.list, LocalFileSystem.read_bytes, LocalFileSystem.status
+
+    def forbid(path: Path) -> None:
+        if "forbidden-0" in path.parts:
+            raise PermissionError(EACCES, os.strerror(EACCES), str(path))
+        if "gone-0" in path.parts:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
+
+    def forbidding(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(fs: LocalFileSystem, path: Path, *more: Any, **options: Any) -> Any:
+            if (path != tmp_path and path.parent != tmp_path) or ask is listed:
+                forbid(path)
+            return ask(fs, path, *more, **options)
+
+        return answer
+
+    for name, ask in (("list", listed), ("read_bytes", read), ("status", asked)):
+        monkeypatch.setattr(LocalFileSystem, name, forbidding(ask))
+    with open_catalog([tmp_path]) as catalog:
+        assert sorted(catalog.topics) == ["forbidden", "gone", "t"]
+        assert catalog.topics["t"][0].log.log_end_offset == 2
+        with pytest.raises(OSError, match="Permission denied"):
+            assert catalog.topics["forbidden"][0].log is None
+
+
 def unreadable(directory: Path) -> Path:
     directory.mkdir(parents=True)
     os.mkfifo(directory / "00000000000000000000.log")
@@ -85,6 +120,36 @@ def test_a_copy_that_cannot_be_opened_is_left_out_where_damage_is_skipped(tmp_pa
             assert catalog.topics["t"][0].log.directory == good
         assert [each.directory for each in left] == [bad]
         left.clear()
+
+
+def test_of_copies_the_one_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    roots = [make(tmp_path / name / "t-0", 3).parent for name in ("one", "two")]
+    with Serving(*roots) as running:
+        (served,) = running.catalog
+        shutil.rmtree(roots[1] / "t-0")
+        assert running.endpoint.log_of(served) is None
+        assert [str(each) for each in running.observer.damages] == [
+            f"{roots[1] / 't-0'}: cannot be read: no such directory"
+        ]
+        unreadable(roots[1] / "t-0")
+        assert running.endpoint.log_of(served) is None
+        told = running.observer.damages[1]
+        assert told.path.is_relative_to(roots[1] / "t-0") and "cannot be read" in str(told)
+
+
+def test_a_copy_that_is_gone_is_left_out_where_damage_is_skipped(tmp_path: Path) -> None:
+    roots, left = [make(tmp_path / name / "t-0", 3).parent for name in ("one", "two")], list[UnservedPartition]()
+    with open_catalog(roots, skip_damage=True, left_out=left.append) as catalog:
+        shutil.rmtree(roots[1] / "t-0")
+        assert catalog.topics["t"][0].log.directory == roots[0] / "t-0"
+    assert [each.directory for each in left] == [roots[1] / "t-0"]
+
+
+def test_of_copies_that_are_named_and_cannot_be_opened_each_is_left_out_once(tmp_path: Path) -> None:
+    bad, left = [unreadable(tmp_path / name / "t-0") for name in ("one", "two")], list[UnservedPartition]()
+    with open_catalog([*bad, make(tmp_path / "u-0", 1)], skip_damage=True, left_out=left.append) as catalog:
+        assert list(catalog.topics) == ["u"]
+    assert [each.directory for each in left] == bad
 
 
 def test_a_partition_that_is_named_is_opened_at_once(tmp_path: Path) -> None:
