@@ -28,7 +28,8 @@ from pathlib import Path
 from types import FrameType
 
 from seglog.errors import CorruptTierError, SeglogError
-from seglog.format.snapshot_manifest import Snapshot, directory_names
+from seglog.format.snapshot_manifest import Snapshot, directory_names, packed_manifest
+from seglog.format.snapshot_reading import unpacked_manifest
 from seglog.storage.filesystem import read_whole
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
@@ -107,7 +108,8 @@ class Repositories:
     @staticmethod
     def _lines(place: Path) -> dict[str, Lines]:
         manifests = sorted((place / "snapshots").iterdir())
-        return {path.stem: [json.loads(line) for line in path.read_bytes().splitlines()[:-1]] for path in manifests}
+        texts = {path.stem: unpacked_manifest(path.read_bytes(), path) for path in manifests}
+        return {name: [json.loads(line) for line in text.splitlines()[:-1]] for name, text in texts.items()}
 
 
 # --- trials -----------------------------------------------------------------------------------------------
@@ -149,15 +151,17 @@ class Trial:
         if chance.random() < 0.25:
             self.what = "bytes"
             if chance.random() < 0.3:
-                return raw_change(before, chance)  # the last line does not fit, or is changed too
-            return sealed([raw_change(b"".join(formatted(lines)), chance)])
+                return raw_change(before, chance)  # a frame that does not expand, or to something else
+            text = sealed([raw_change(b"".join(formatted(lines)), chance)])
+            return raw_change(text, chance) if chance.random() < 0.2 else text  # the last line does not fit, too
         others = chance.choice(
             [*self.repositories.lines["backup"].values(), *self.repositories.lines["other"].values()]
         )
         change = chance.choice(CHANGES)
         self.what = change.__name__
         change(lines, others, chance)
-        return sealed(formatted(lines))
+        text = sealed(formatted(lines))
+        return packed_manifest(text) if chance.random() < 0.5 else text
 
     @contextmanager
     def _other_object(self) -> Iterator[None]:

@@ -4,7 +4,8 @@
     objects/<partition>/…     extents of large files
     packs/<digest>.pack       extents of small ones
 
-`snapshot_reading` reads it. FORMAT.md describes the fields.
+A store has it as one zstd frame: a run sends a manifest of all that is there, however little is new. `snapshot_reading`
+reads it. FORMAT.md describes the fields.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from seglog.format.compression import compress
 from seglog.format.filenames import parse_partition_directory
-from seglog.model import TopicPartition
+from seglog.model import Compression, TopicPartition
 
 SNAPSHOT_BYTES_LIMIT = 512 << 20
 TAIL_BYTES = 4096
@@ -193,6 +195,11 @@ def format_snapshot(snapshot: Snapshot) -> bytes:
     }
     parts: Iterator[Part] = chain.from_iterable((each, *each.partitions) for each in snapshot.directories)
     return manifest_of(chain((_line(head),), map(part_line, parts)))
+
+
+def packed_manifest(text: bytes) -> bytes:
+    """Returns the bytes under which a manifest is stored. Digests are random: a higher level gains nothing."""
+    return compress(Compression.ZSTD, text, level=1)
 
 
 def manifest_of(lines: Iterable[bytes]) -> bytes:

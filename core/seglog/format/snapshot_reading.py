@@ -11,17 +11,22 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from sys import intern
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from seglog.errors import CorruptTierError
+from seglog.format.compression import expanded
 from seglog.format.filenames import is_taken_for_partition, parse_partition_directory
 from seglog.format.manifest_fields import JsonFields, json_fields
+from seglog.format.payloads import PIECE_BYTES, DecompressionError, MemoryPayload
 from seglog.format.snapshot_manifest import (
     FORMAT,
     OBJECTS,
     PACKS,
+    SNAPSHOT_BYTES_LIMIT,
     VERSION,
     Extent,
     Part,
@@ -36,11 +41,13 @@ from seglog.format.snapshot_manifest import (
 )
 from seglog.format.uuids import parse_uuid
 from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import Compression
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 _FILE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _SLASH_OR_NUL = re.compile(r"[/\0]")
 
 Made = TypeVar("Made")
@@ -49,6 +56,22 @@ Made = TypeVar("Made")
 def parse_snapshot(data: bytes, path: Path | str, identity: str) -> Snapshot:
     """Parses the manifest of the snapshot `identity`; `path` is used only in messages. Raises `CorruptTierError`."""
     return read_manifest(data, path, identity).snapshot()
+
+
+def unpacked_manifest(stored: bytes, path: Path | str) -> bytes:
+    """Returns the lines of a manifest as it is stored: a zstd frame, or these lines. Raises `CorruptTierError`."""
+    if not stored.startswith(_ZSTD):
+        return stored
+    text, piece = BytesIO(), memoryview(bytearray(PIECE_BYTES))
+    try:
+        frame = expanded(Compression.ZSTD, MemoryPayload(stored), 2)
+        while size := frame.read_into(piece):
+            text.write(piece[:size])
+            if text.tell() > SNAPSHOT_BYTES_LIMIT:
+                raise CorruptTierError(path, f"the manifest expands to more than {SNAPSHOT_BYTES_LIMIT} bytes")
+    except DecompressionError as error:
+        raise CorruptTierError(path, f"the manifest cannot be expanded: {error}") from error
+    return text.getvalue()
 
 
 def read_manifest(data: bytes, path: Path | str, identity: str) -> Manifest:

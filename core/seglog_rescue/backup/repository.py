@@ -24,11 +24,11 @@ from seglog.format.snapshot_manifest import (
     OBJECTS,
     PACKS,
     REDACTIONS,
-    SNAPSHOT_BYTES_LIMIT,
     VERSION,
     Extent,
     Snapshot,
     format_snapshot,
+    packed_manifest,
 )
 from seglog.format.snapshot_reading import Manifest
 from seglog.remote_path import RemotePath
@@ -132,9 +132,10 @@ class Repository(Snapshots):
 
     def write(self, snapshot: Snapshot, folder: str | None = None) -> int:
         """Writes a manifest, durably and as a whole; returns its size in bytes."""
-        data, path = format_snapshot(snapshot), self.manifest_path(snapshot.id, folder)
+        text, path = format_snapshot(snapshot), self.manifest_path(snapshot.id, folder)
+        data = packed_manifest(text)
         self._ensure(path.parent)
-        if not self.fs.create(path, data) and self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT) != data:
+        if not self.fs.create(path, data) and self.manifest(snapshot.id, folder).data != text:
             raise RefusedError(f"{path}: another run has written it meanwhile; run this again")
         return len(data)
 
@@ -142,7 +143,8 @@ class Repository(Snapshots):
         """Puts a manifest in the place of the one with its id, if there is one, durably and as a whole. Whoever has
         made it has read all of it.
         """
-        self.put(self.manifest_name(manifest.id, folder), (manifest.data,), len(manifest.data))
+        data = packed_manifest(manifest.data)
+        self.put(self.manifest_name(manifest.id, folder), (data,), len(data))
 
     def create(self, name: str, data: bytes) -> bool:
         """Makes a small object unless the name exists, durably; then returns False."""

@@ -25,7 +25,14 @@ from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_meta_properties, parse_offset_checkpoint
 from seglog.format.filenames import PartitionState
-from seglog.format.snapshot_manifest import Snapshot, StoredDirectory, StoredFile, StoredPartition, format_snapshot
+from seglog.format.snapshot_manifest import (
+    Snapshot,
+    StoredDirectory,
+    StoredFile,
+    StoredPartition,
+    format_snapshot,
+    packed_manifest,
+)
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
@@ -387,7 +394,7 @@ class _Run:
         unchanged, others = self._unchanged, self._others
         outcome = BackupOutcome(snapshot, self._sender.sent, 0, unchanged, others, self._left_out, self._remarks)
         if self._request.dry_run:
-            outcome.manifest_bytes = len(format_snapshot(snapshot))
+            outcome.manifest_bytes = len(packed_manifest(format_snapshot(snapshot)))
             return outcome
         require_no_erasure_since(self._repository, self._erasures)
         if base is not None and base.id not in self._repository.ids():

@@ -32,7 +32,7 @@ from seglog.format.snapshot_manifest import (
     last_committed,
     snapshot_id_of,
 )
-from seglog.format.snapshot_reading import Manifest, read_manifest
+from seglog.format.snapshot_reading import Manifest, read_manifest, unpacked_manifest
 from seglog.model import TopicPartition
 from seglog.remote_path import SNAPSHOT_MARK, RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
@@ -136,7 +136,7 @@ class Snapshots:
             raise
         except OSError as error:
             raise unreadable(path, error) from error
-        return read_manifest(data, path, identity)
+        return read_manifest(unpacked_manifest(data, path), path, identity)
 
     def manifest_path(self, identity: str, folder: str | None = None) -> Path:
         """Returns the path of a snapshot's manifest."""

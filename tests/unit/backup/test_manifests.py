@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from seglog.errors import CorruptTierError
-from seglog.format.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot
-from seglog.format.snapshot_reading import KnownLines, parse_snapshot, read_manifest
+from seglog.errors import CorruptTierError, RefusedError
+from seglog.format.codecs.zstd import zstd
+from seglog.format.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot, packed_manifest
+from seglog.format.snapshot_reading import KnownLines, parse_snapshot, read_manifest, unpacked_manifest
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
+from seglog_rescue.backup.repository import Repository
 from seglog_rescue.operations.backup import BackupRequest, backup
 from tests.support.command_line import clean_logs
 from tests.support.manual_clock import ManualClock
@@ -30,6 +33,36 @@ def test_a_cut_manifest_is_refused(tmp_path: Path, end: int) -> None:
     snapshot = stored(clean_logs(tmp_path), tmp_path / "backup")
     with pytest.raises(CorruptTierError):
         parse_snapshot(format_snapshot(snapshot)[:end], "manifest", snapshot.id)
+
+
+def test_a_manifest_is_stored_as_a_zstd_frame_and_read_as_plain_lines_too(tmp_path: Path) -> None:
+    place = tmp_path / "backup"
+    snapshot = stored(clean_logs(tmp_path), place)
+    (path,), repository = (place / "snapshots").iterdir(), Repository(machine_files(), place)
+    packed, text = path.read_bytes(), format_snapshot(snapshot)
+    assert zstd.decompress(packed) == text and len(packed) < len(text) / 2
+    path.write_bytes(text)  # as earlier builds stored it
+    assert repository.read(snapshot.id) == snapshot
+    assert repository.write(snapshot) == len(packed)  # it is there already, in either form
+    path.write_bytes(packed_manifest(format_snapshot(replace(snapshot, started_ms=1))))
+    with pytest.raises(RefusedError, match="another run has written it meanwhile"):
+        repository.write(snapshot)
+
+
+@pytest.mark.parametrize("end", [4, 20, -1])
+def test_a_cut_frame_is_refused(tmp_path: Path, end: int) -> None:
+    packed = packed_manifest(format_snapshot(stored(clean_logs(tmp_path), tmp_path / "backup")))
+    with pytest.raises(CorruptTierError):
+        read_manifest(unpacked_manifest(packed[:end], "manifest"), "manifest", "id")
+
+
+def test_a_frame_does_not_expand_beyond_the_limit() -> None:
+    frame = packed_manifest(bytes(64 << 20))
+    with (
+        patch("seglog.format.snapshot_reading.SNAPSHOT_BYTES_LIMIT", 32 << 20),
+        pytest.raises(CorruptTierError, match="expands to more than 33554432 bytes"),
+    ):
+        unpacked_manifest(frame, "manifest")
 
 
 def test_a_line_that_several_manifests_have_is_parsed_once(tmp_path: Path) -> None:
