@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from seglog.model import Record
 from seglog_rescue.serve import protocol
 from seglog_rescue.serve.protocol import ErrorCode
-from tests.support.command_line import ended
+from tests.support.command_line import COMMAND, ended
 from tests.support.json_contract import output_faults
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
@@ -142,6 +143,20 @@ def test_a_partition_that_is_named_and_cannot_be_opened_ends_it_or_is_left_out(d
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         assert (said["type"], said["partitions"]) == ("serving", 1)
+
+
+def test_a_copy_that_is_left_out_is_said_once(directory: Path) -> None:
+    shutil.copytree(directory, directory.with_name("copy"))
+    named = directory / "t-0", directory.with_name("copy") / "t-0"
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--listen", "127.0.0.1:0", *map(str, named)], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = [process.stderr.readline() for _ in range(2)]
+    process.terminate()
+    process.communicate(timeout=LIMIT_SECONDS)
+    assert said[0].startswith("warning: ") and "is not served: " in said[0]
+    assert said[1].startswith("serving 1 topic, 1 partition, read-only, on 127.0.0.1:")
 
 
 def test_a_partition_of_a_log_directory_that_cannot_be_opened_is_said_when_a_client_asks(directory: Path) -> None:

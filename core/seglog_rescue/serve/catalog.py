@@ -120,11 +120,15 @@ class UnservedPartition:
 LeftOut = Callable[[UnservedPartition], None]
 
 
+def _log_left_out(copy: UnservedPartition) -> None:
+    _logger.warning("%s: not served: %s", copy.directory, copy.reason)
+
+
 class Catalog:
     """The served partitions by topic and number; close it when done.
 
-    It tells `left_out` of each directory that is not served: copies worse than the served one and, with `skip_damage`,
-    those that cannot be opened.
+    It tells `left_out` (default: logs) of each directory that is not served: copies worse than the served one and, with
+    `skip_damage`, those that cannot be opened.
     """
 
     def __init__(self, fs: FileSystem, cluster_id: str | None, *, skip_damage: bool, left_out: LeftOut) -> None:
@@ -146,7 +150,7 @@ class Catalog:
         clock: Clock,
         config_of: ConfigOf,
         skip_damage: bool = False,
-        left_out: LeftOut = lambda _: None,
+        left_out: LeftOut = _log_left_out,
     ) -> Self:
         """Lists the partitions at `paths`, and opens those that are named.
 
@@ -322,7 +326,6 @@ class Catalog:
     def _leave_out(self, directory: Path, reason: str) -> None:
         if directory not in self._left_out:
             self._left_out[directory] = reason
-            _logger.warning("%s: not served: %s", directory, reason)
             self._tell_left_out(UnservedPartition(directory, reason))
 
 
