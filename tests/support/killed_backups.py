@@ -3,7 +3,8 @@
     python -m tests.support.killed_backups [--seed 7] [--kills 100] [--bucket]
 
 A log directory grows, and `seglog backup`, `backup prune` or `backup redact` runs as a process, most of which are
-killed (SIGKILL). Whatever was killed: every snapshot that is listed restores to what its log directory was, without
+killed (SIGKILL) at a moment after their first change to the repository, uniform over the time in which such a process
+changes it. Whatever was killed: every snapshot that is listed restores to what its log directory was, without
 what was erased since; an erasure counts in all snapshots or in none. Where it was cut short, no other run works before
 `--resume` has ended it; and then no object has what was erased.
 """
@@ -19,18 +20,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
 from seglog import open_log
+from seglog.format.snapshot_manifest import MARKER, OBJECTS, PACKS, REDACTIONS, SNAPSHOTS
 from seglog.locations import parse_location
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_rescue.backup.erasures import known_erasures, unfinished_erasure
-from seglog_rescue.backup.repository import Repository
+from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support.command_line import COMMAND, ROOT, environment
@@ -40,6 +42,7 @@ from tests.support.object_server import object_server
 PARTITIONS = ("large-0", *(f"small-{number}" for number in range(6)))
 BUCKET = "s3://bucket/backup"
 ERASED_AT_ONCE = 3
+TOPS = (MARKER, PRUNED, REDACTIONS, f"{SNAPSHOTS}-", SNAPSHOTS, OBJECTS, PACKS)
 
 At = tuple[str, int]  # a partition's directory, and an offset
 Records = Mapping[At, bytes | None]
@@ -85,8 +88,8 @@ class Kept:
 
 @dataclass
 class KilledBackups:
-    """A repository and the processes that work in it. `counts` is what there was: kills by command, those that had
-    begun to change the repository, and processes that ended."""
+    """A repository and the processes that work in it. `counts` is what there was: kills, by command and by where in the
+    repository the process had made changes, and processes that ended."""
 
     root: Path
     chance: random.Random
@@ -96,7 +99,7 @@ class KilledBackups:
     kept: dict[str, Kept] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     pending: set[At] = field(default_factory=set)
-    _usual: dict[str, float] = field(default_factory=dict)
+    _usual: dict[str, float] = field(default_factory=dict)  # seconds in which a process changes the repository
     _offset: int = 0
 
     @property
@@ -182,28 +185,37 @@ class KilledBackups:
         """Runs a command; False if it was killed before it had ended."""
         to = ["--to", str(self.place), "--uncommitted"]
         given = ["backup", str(self.logs), *to] if kind == "backup" else ["backup", kind, str(self.place), *words]
-        usual = self._usual.get(kind, 1.0)
         is_killed = may_kill and not is_refused and self.chance.random() < 0.9
-        limit = self.chance.uniform(0.3, 1.1) * usual if is_killed else None
-        before, began = self.names(), time.monotonic()
-        pipe = subprocess.PIPE
+        before, pipe = self.names(), subprocess.PIPE
         with subprocess.Popen([*COMMAND, *given], stdout=pipe, stderr=pipe, env=environment(), cwd=ROOT) as process:
-            try:
-                said = process.communicate(timeout=limit)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                said = process.communicate()
+            self._await(process, lambda: self.names() != before)
+            changes, usual = _Changes(self.names), self._usual.get(kind, 0.3)
+            limit = self.chance.uniform(0, 1.1 * usual) if is_killed else 600
+            self._await(process, lambda: changes.seconds() >= limit)
+            process.kill()  # nothing for one that has ended
+            said = process.communicate()
             code = process.returncode
         if code < 0:
-            assert limit is not None, said
-            self._usual[kind] = usual * (1.2 if self.chance.random() < 0.2 else 1)  # so that some runs end
-            self.counts[f"killed: {kind}"] += 1
-            self.counts[f"killed when it had begun to write: {kind}"] += self.names() != before
+            assert is_killed, (given, code, said)
+            now = self.names()
+            changed = {name for name in now.keys() | before.keys() if now.get(name) != before.get(name)}
+            where = " ".join(sorted(set(map(self._what, changed)))) or "nothing that is left"
+            self.counts[f"killed: {kind} after {where}"] += 1
             return False
-        self._usual[kind] = 0.8 * usual + 0.2 * (time.monotonic() - began)
+        self._usual[kind] = 0.5 * usual + 0.5 * (changes.last - changes.began)
         assert code == (ExitCode.REFUSED if is_refused else 0), (given, code, said)
         self.counts[f"{'refused' if is_refused else 'ended'}: {kind}"] += 1
         return True
+
+    @staticmethod
+    def _await(process: subprocess.Popen[bytes], is_there: Callable[[], bool]) -> None:
+        while process.poll() is None and not is_there():
+            time.sleep(0.0005)
+
+    def _what(self, name: str) -> str:
+        """The folder of the repository in which a name lies, or the marker."""
+        top = next(top for top in TOPS if top in name.rpartition("/backup/")[2])
+        return f"unfinished-{top}" if name.endswith((".part", ".tmp")) else top
 
     # --- snapshots ----------------------------------------------------------------------------------------
 
@@ -241,6 +253,36 @@ class KilledBackups:
         return None if before == after else records == after
 
 
+@dataclass
+class _Changes:
+    """When a repository was changed: first, last, and how long that lasts. `names` are of what is stored."""
+
+    names: Callable[[], Mapping[str, int]]
+    began: float = field(default_factory=time.monotonic)
+    last: float = 0.0
+    _now: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.last, self._now = self.began, self.names()
+
+    def seconds(self) -> float:
+        """Looks; returns the time since the first change."""
+        now, moment = self.names(), time.monotonic()
+        if now != self._now:
+            self.last, self._now = moment, now
+        return moment - self.began
+
+
+def sizes_below(place: Path) -> dict[str, int]:
+    """The files in a directory in which a process is at work, with their sizes."""
+    sizes = {}
+    for top, _, names in os.walk(place):
+        for name in names:
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                sizes[f"{top}/{name}"] = (Path(top) / name).stat().st_size
+    return sizes
+
+
 def killed_backups(root: Path, seed: int, kills: int, *, bucket: bool) -> Counter[str]:
     """Kills so many processes in a repository; returns what there was. AssertionError for what must not be."""
     with ExitStack() as stack:
@@ -260,7 +302,7 @@ def killed_backups(root: Path, seed: int, kills: int, *, bucket: bool) -> Counte
                 root,
                 random.Random(seed),
                 place,
-                lambda: {str(path): path.stat().st_size for path in place.rglob("*") if path.is_file()},
+                lambda: sizes_below(place),
                 lambda name: Path(name).read_bytes(),
             )
         while work.kills < kills:
