@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.remote_path import SNAPSHOT_MARK, RemotePath
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError, exit_code_of, message_of
-from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option
+from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("sources", "transactions_of")
 def run(
     session: Session,
     sources: Annotated[
@@ -46,7 +48,8 @@ def run(
         option(
             "--transactions-of",
             "LOGDIR",
-            "Another log directory whose __transaction_state says how open transactions ended; repeatable.",
+            "Another log directory, or a snapshot, whose __transaction_state says how open transactions ended;"
+            " repeatable.",
         ),
     ] = None,
     every_replica: Annotated[
@@ -95,8 +98,12 @@ def run(
       seglog transplant /mnt/backup#latest --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
-    from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest, seeing_snapshots
+    from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest
 
+    for path in (*sources, *(transactions_of or ())):
+        if isinstance(path, RemotePath) and SNAPSHOT_MARK not in str(path):
+            what = "of an object store only a snapshot of a backup is taken: copy it to a disk first"
+            raise UsageError(f"{path}: {what}")
     session.named[:] = into  # the sources are copies, not directories of the broker
 
     keywords = TransplantKeywords(
@@ -107,8 +114,7 @@ def run(
         beside=into[1:],
     )
     looking = replace(session)
-    looking.__dict__["fs"], sources = seeing_snapshots(session.fs, sources)
-    request = TransplantRequest.of(looking.fs, sources, into[0], keywords)
+    looking.__dict__["fs"], request = TransplantRequest.seeing_snapshots(session.fs, sources, into[0], keywords)
     if dry_run:
         show_plans(session.console, _planned(looking, request))
         return ExitCode.DONE

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 import seglog
 from seglog.format.filenames import parse_topic_partition
 from seglog.storage.local import LocalFileSystem
+from seglog_cli.exit_codes import ExitCode
 from tests.support.command_line import clean_logs, ended, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import fixture_now_ms
 from tests.support.log_files import contents_below
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.object_server import object_server
 from tests.support.serving import local_rows, served
 from tests.support.target_directories import partitions_in, target_directory
 
@@ -131,3 +135,21 @@ def test_a_snapshot_is_transplanted_in_full_as_its_source(places: tuple[Path, Pa
         made.append(contents_below(target))
     assert made[0] == made[1]
     assert any(name.startswith("orders-gzip-0/") and len(data) > 1000 for name, data in made[0].items())
+
+
+def test_a_snapshot_in_a_bucket_is_transplanted_and_nothing_else_there(
+    places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    logs, made = places[0], []
+    with object_server() as server, patch.dict(os.environ, server.environment):
+        assert ended("backup", logs, "--to", "s3://bucket/backup").code == 0
+        for number, source in enumerate((logs, "s3://bucket/backup#latest")):
+            target = target_directory(LocalFileSystem(), tmp_path / str(number) / "logs", partitions_in(logs))
+            line = ("transplant", source, "--into", target, "--now", str(fixture_now_ms("4.3.0/clean")))
+            done = ended(*line)
+            assert done.code == 0, done.stderr
+            made.append(contents_below(target))
+        for option in ((), (logs, "--transactions-of")):
+            refused = ended("transplant", *option, "s3://bucket/logs", "--into", target)
+            assert refused.code == ExitCode.USAGE and b"only a snapshot of a backup" in refused.stderr
+    assert made[0] == made[1]

@@ -115,11 +115,11 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
     """Copies a dead cluster's partitions into the log directory `into` of another cluster's stopped broker.
 
     Offsets stay. A source may be a snapshot of a backup, where it is. `topics` takes only these topics, under new names
-    if it is a mapping. `transactions_of` are further log directories whose `__transaction_state` says how open
-    transactions ended. `every_replica` confirms that every replica gets the same data. `beside` are the broker's other
-    log directories: partitions that it has there are left to a call with that directory as `into`. `undo(outcome.run)`
-    takes it back until the broker has written. Raises, before anything changes, RefusedError, LockedError,
-    NotALogError, or Obstacles for several of them.
+    if it is a mapping. `transactions_of` are further log directories, or snapshots, whose `__transaction_state` says
+    how open transactions ended. `every_replica` confirms that every replica gets the same data. `beside` are the
+    broker's other log directories: partitions that it has there are left to a call with that directory as `into`.
+    `undo(outcome.run)` takes it back until the broker has written. Raises, before anything changes, RefusedError,
+    LockedError, NotALogError, or Obstacles for several of them.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -151,8 +151,8 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
 def _request_of_transplant(
     work: Workspace, sources: tuple[Location, ...], into: Location, keywords: TransplantKeywords
 ) -> tuple[Workspace, TransplantRequest]:
-    fs, paths = transplanting.seeing_snapshots(work.fs, paths_of(sources))
-    return replace(work, fs=fs), TransplantRequest.of(fs, paths, into, keywords)
+    fs, request = TransplantRequest.seeing_snapshots(work.fs, paths_of(sources), into, keywords)
+    return replace(work, fs=fs), request
 
 
 @public

@@ -108,6 +108,20 @@ class TransplantRequest:
         return settings_of(replace(work, named=(self.into, *self.beside)), self.into)
 
     @classmethod
+    def seeing_snapshots(
+        cls, fs: FileSystem, sources: Sequence[Path], into: Location, keywords: TransplantKeywords
+    ) -> tuple[FileSystem, TransplantRequest]:
+        """Returns what `of` does, and a file system that shows the snapshots of backups in which sources, and other
+        directories with transactions, lie.
+
+        Raises what `of` raises; RefusedError if a repository has no such snapshot, CorruptTierError, OSError.
+        """
+        others = several("transactions_of", keywords.get("transactions_of", ()), "a list of log directories")
+        fs, seen = seeing_snapshots(fs, sources)
+        fs, others = seeing_snapshots(fs, [path_of("transactions_of", path) for path in others])
+        return fs, cls.of(fs, seen, into, {**keywords, "transactions_of": others})
+
+    @classmethod
     def of(
         cls, fs: FileSystem, sources: Sequence[Path], into: Location, keywords: TransplantKeywords
     ) -> TransplantRequest:

@@ -131,6 +131,8 @@ def _piece(step: WalkedEntries, has_commits: bool) -> Iterator[bytes]:
         yield from _large(step)
         return
     data, rows, position = step.data, step.batches, step.position
+    if not data.flags.writeable:  # a store lends what it has fetched
+        data = data.copy()
     seal(data, rewrite(data, rows, position), position)
     if not has_commits:
         yield data.tobytes()

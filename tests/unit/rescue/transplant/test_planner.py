@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import seglog
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
@@ -22,6 +24,7 @@ from seglog_rescue.transplant.counts import SourceCounts
 from seglog_rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog_rescue.transplant.planner import Circumstances, PartitionToTake, TransplantPlanner
 from seglog_rescue.transplant.target import TargetDirectory
+from tests.support.command_line import ended
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import CONFIG, everything, planned, request, target_directory, transplanted
 from tests.support.watched_files import CountingFileSystem
@@ -135,6 +138,20 @@ def test_transactions_of_another_directory_tell_how_one_ended(tmp_path: Path) ->
         pass
     asked = request(FS, target, directory, transactions_of=[tmp_path / "third"])
     assert "does not know its producer" in planned(FS, START_MS, asked).endings[0].why
+
+
+def test_transactions_of_a_snapshot_tell_how_one_ended(tmp_path: Path) -> None:
+    directory = source_with_open_transaction(tmp_path)
+    target = target_directory(FS, tmp_path / "new", ["t-0"])
+    with opened_log(tmp_path / "third" / "__transaction_state-0"):
+        pass
+    assert ended("backup", tmp_path / "third", "--to", tmp_path / "backup", "--uncommitted").code == 0
+    shutil.rmtree(tmp_path / "third")
+    snapshot = tmp_path / "backup#latest"
+    plan = seglog.plan_transplant(directory, into=target, transactions_of=[snapshot])
+    assert "does not know its producer" in plan.partitions[0].endings[0].why
+    line = ("transplant", directory, "--into", target, "--dry-run", "--json", "--transactions-of", snapshot)
+    assert "does not know its producer" in ended(*line).stdout.decode()
 
 
 def test_a_target_that_was_written_to_since_holds_the_data_too(tmp_path: Path) -> None:
