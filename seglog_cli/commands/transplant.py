@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from seglog.remote_path import SNAPSHOT_MARK, RemotePath
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
@@ -98,6 +97,7 @@ def run(
       seglog transplant /mnt/backup#latest --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
+    from seglog.remote_path import SNAPSHOT_MARK, RemotePath
     from seglog_rescue.operations.transplant import TransplantKeywords, TransplantRequest
 
     for path in (*sources, *(transactions_of or ())):
