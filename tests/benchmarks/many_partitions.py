@@ -63,7 +63,7 @@ class Row:
 _OPENED = (
     "opening takes 1.04 ms, of it the view 0.44; map and copy a third, telling 9 % (profile); fewer questions for a"
     " file's status 4 %; C hashes of kinds: none; small files read at once into the view, as each log is let go: 4 %,"
-    " taken back; ranking closed logs by their names lists each once more, 5 %, and holds one log: 341 to 77 MiB, but"
+    " taken back; ranking closed logs by their names lists each once more, 5 %, and holds one log: 341 to 60 MiB, but"
     " with --roll or without the marker of a clean stop all are still opened first; a round writes its checkpoint once:"
     " 0.23 ms of 9 at 10,000; not tried: a log made of one reading, as doctor has it, instead of view and load"
 )
