@@ -36,7 +36,7 @@ class ExtentMover:
     repository: Repository
     going: frozenset[str]
     sender: Sender = field(init=False)
-    _moved: dict[Extent, Extents] = field(default_factory=dict)
+    _moved: dict[str, dict[int, Extent]] = field(default_factory=dict)  # by object; positions and sizes in one number
     _made: list[Extent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -49,9 +49,10 @@ class ExtentMover:
             if extent.object not in self.going:
                 result.append(extent)
                 continue
-            if extent not in self._moved:
-                self._moved[extent] = self.stored(name, folder, self.repository.extent_pieces(extent))
-            result += self._moved[extent]
+            moved, place = self._moved.setdefault(extent.object, {}), extent.position << 64 | extent.size
+            if place not in moved or moved[place].digest != extent.digest:  # of two digests one is wrong, and refused
+                (moved[place],) = self.stored(name, folder, self.repository.extent_pieces(extent))
+            result.append(moved[place])
         return tuple(result)
 
     def stored(self, name: str, folder: str, parts: Iterable[bytes | memoryview]) -> Extents:

@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from seglog.errors import CorruptTierError, RefusedError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem, machine_files
+from seglog_rescue.backup.moving import ExtentMover
 from seglog_rescue.backup.pruning import KeepRules, prune, snapshots_to_keep
 from seglog_rescue.backup.repository import PRUNED, Repository, snapshot_id
 from seglog_rescue.backup.restoring import verify_snapshots
@@ -100,6 +102,17 @@ def with_sparse_pack(tmp_path: Path) -> Repository:
 
 def size_of_packs(repository: Repository) -> int:
     return sum(status.size for _, status in repository.objects())
+
+
+def test_bytes_that_two_manifests_give_two_digests_are_not_moved(tmp_path: Path) -> None:
+    repository = with_sparse_pack(tmp_path)
+    (extent,) = next(file for file in repository.read(repository.ids()[0]).all_files() if file.size > 100_000).extents
+    mover = ExtentMover(repository, frozenset({extent.object}))
+    (moved,) = mover.moved("00000000000000000000.log", "goes-0/_", (extent,))
+    assert moved.object != extent.object and (moved.size, moved.digest) == (extent.size, extent.digest)
+    assert mover.moved("00000000000000000000.log", "goes-0/_", (extent,)) == (moved,)
+    with pytest.raises(CorruptTierError, match="pack"):
+        mover.moved("00000000000000000000.log", "goes-0/_", (replace(extent, digest="0" * 32),))
 
 
 def test_a_pack_of_which_little_is_named_is_written_anew_and_goes_after_the_grace_period(tmp_path: Path) -> None:
