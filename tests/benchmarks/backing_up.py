@@ -50,10 +50,6 @@ MANIFEST = (
     " twice; level 3: 6.5); not tried: parts that snapshots share, as restic's trees: the lines of the 100 partitions"
     " that grew are 290 kB by themselves, and what is shared would be one more thing that prune and redact must keep"
 )
-TRIED = {
-    "backup prune": "259 with manifests in plain lines; not tried: to make them anew line by line, and to keep less of"
-    " each extent that moves (70 MB)"
-}
 SEGMENT_RECORDS = BATCHES * RECORDS  # of a partition among many
 
 
@@ -251,8 +247,7 @@ def many_snapshots(root: Path, partitions: int, count: int) -> None:
     }
     for name, arguments in lines.items():
         used, size = cost([*SEGLOG, "backup", *arguments], state)
-        more = f"{used:.2f} s; {count} snapshots of {partitions} partitions"
-        row(f"MiB: {name}", size, MEMORY_GOAL, f"{more}; {TRIED[name]}" if name in TRIED else more)
+        row(f"MiB: {name}", size, MEMORY_GOAL, f"{used:.2f} s; {count} snapshots of {partitions} partitions")
     used, size = cost([*SEGLOG, "fetch", f"{place}#latest/t-0", "-o", root / "fetched"], state)
     row("MiB: fetch of a partition", size, MEMORY_GOAL, f"{used:.2f} s")
 
