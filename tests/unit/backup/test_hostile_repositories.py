@@ -31,6 +31,12 @@ def test_mutated_manifests_and_objects_are_refused_or_restore_as_they_say(reposi
     assert outcomes >= {"refused", "found by its digests", "restored as it says", "taken by the commands, too"}
 
 
+def test_a_log_that_is_said_to_have_more_bytes_than_any_disk_is_verified_in_no_time(tmp_path: Path) -> None:
+    """This seed exchanges the size of an extent; names of packs decide which of them, about every second time."""
+    for number in range(8):
+        Trial(Repositories(tmp_path / str(number)), random.Random(51582), 1.0).run()
+
+
 def other_manifest(repositories: Repositories, old: str, new: str) -> None:
     path = repositories.repository.manifest_path(repositories.ids[0])
     text = b"".join(formatted(repositories.lines["backup"][repositories.ids[0]])).decode()
