@@ -188,10 +188,7 @@ def kept_rounds(
 
 def _states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
     """Returns how dirty each log of a directory is that is known to be compacted. Changes and locks nothing."""
-    from seglog.cleaner.dirtiness import (
-        log_to_clean,  # loads the cleaner
-        policy_problem,
-    )
+    from seglog.cleaner.dirtiness import log_to_clean, policy_problem  # loads the cleaner
     from seglog.log.directory import LogDirectory
 
     with LogDirectory.open(
