@@ -25,6 +25,7 @@ from seglog.format.filenames import parse_partition_directory
 from seglog.model import Compression, TopicPartition
 
 SNAPSHOT_BYTES_LIMIT = 512 << 20
+FILE_BYTES_LIMIT = 1 << 40  # Kafka's positions in a segment have 31 bits; readers walk a file in pieces of its size
 TAIL_BYTES = 4096
 VERSION = 1
 FORMAT = "seglog-backup"

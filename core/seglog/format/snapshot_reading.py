@@ -23,6 +23,7 @@ from seglog.format.filenames import is_taken_for_partition, parse_partition_dire
 from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.format.payloads import PIECE_BYTES, DecompressionError, MemoryPayload
 from seglog.format.snapshot_manifest import (
+    FILE_BYTES_LIMIT,
     FORMAT,
     OBJECTS,
     PACKS,
@@ -315,8 +316,8 @@ def _file(fields: JsonFields, partition: str | None) -> StoredFile:
     file = StoredFile(
         intern(name), fields.integer("modifiedNs"), fields.integer("inode", most=2**64 - 1), int(tail, 16), extents
     )
-    if file.size > INT64_MAX:
-        raise fields.wrong("extents", "they have more bytes than a file can have")
+    if file.size > FILE_BYTES_LIMIT:
+        raise fields.wrong("extents", f"they have {file.size} bytes, more than a file of a log can have")
     return file
 
 

@@ -36,7 +36,6 @@ _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20
 _SMALL_BYTES = 4 << 20
 _ROUND_PARTS = 8  # requests per range: ranges begin where requests to an object store begin
-_MOST_PIECES = 1 << 16  # of 2 TiB: a log of so many bytes is first read at its end
 _HASH_STEP = 0x9E3779B97F4A7C15
 
 
@@ -261,12 +260,9 @@ class PartitionLook:
         if size > 2 * _RANGE_BYTES or (threads > 1 and size > _RANGE_BYTES // 2):
             pieces = max(self.options.jobs, min(threads, 4 * size // _RANGE_BYTES), size // _RANGE_BYTES)
         step = max(1, _RANGE_BYTES // _ROUND_PARTS)  # where requests begin
-        cuts: list[int] = []
-        if pieces > 1:
+        cuts = [i * size // pieces // step * step for i in range(1, pieces)]
+        if cuts:
             with self.view.fs.open(work.segment.log, "r") as file:
-                # a backup's manifest may claim a size that no object has: 2^40 cuts
-                is_whole = pieces <= _MOST_PIECES or len(file.read_at(size - 1, 1)) == 1
-                cuts = [i * size // pieces // step * step for i in range(1, pieces if is_whole else 1)]
                 for cut in cuts:
                     file.advise_wanted(cut, 1)
         for cut in cuts:

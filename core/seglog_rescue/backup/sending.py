@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 
 from seglog.errors import RefusedError
 from seglog.format.checksum import crc32c
-from seglog.format.snapshot_manifest import OBJECTS, PACKS, TAIL_BYTES, Extent, StoredFile, is_object_name
+from seglog.format.snapshot_manifest import (
+    FILE_BYTES_LIMIT,
+    OBJECTS,
+    PACKS,
+    TAIL_BYTES,
+    Extent,
+    StoredFile,
+    is_object_name,
+)
 from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileStatus
@@ -51,8 +59,10 @@ class Sender:
     ) -> StoredFile:
         """Stores the first `size` bytes of a file, of which `old` may have a part. `status` is the file's.
 
-        Raises RefusedError if the file changes meanwhile, OSError.
+        Raises RefusedError if the file changes meanwhile or is too large for a manifest, OSError.
         """
+        if size > FILE_BYTES_LIMIT:
+            raise RefusedError(f"{file.path}: of {size} bytes, more than a file of a log can have")
         start = kept_bytes(file, size, status, old)
         extents = old.extents if old is not None and start else ()
         if len(extents) >= MOST_EXTENTS and start < size:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError
+from seglog.format.snapshot_manifest import FILE_BYTES_LIMIT
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.copying import CopiedFile
 from seglog_rescue.backup.repository import Repository, digest_of
 from seglog_rescue.backup.restoring import restore_snapshots
+from seglog_rescue.backup.sending import Sender
 from seglog_rescue.operations.backup import BackupRequest, backup
 from tests.support.log_files import batch
 from tests.support.manual_clock import ManualClock
@@ -92,3 +94,12 @@ def test_what_lies_beyond_the_high_watermark_is_read_and_not_stored(tmp_path: Pa
         assert len(stored) == mark * len(batches[0])
         assert stored == b"".join(batches[:mark])
     assert not list((tmp_path / "backup").rglob("*.part"))
+
+
+def test_a_file_too_large_for_a_manifest_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"few")
+    status = FS.status(path)
+    assert status is not None
+    with FS.open(path, "r") as file, pytest.raises(RefusedError, match=f"{path}: of {FILE_BYTES_LIMIT + 1} bytes"):
+        Sender(None, set()).extended(path.name, file, FILE_BYTES_LIMIT + 1, status, None, "orders-0/_")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seglog.errors import CorruptTierError
+from seglog.format.snapshot_manifest import FILE_BYTES_LIMIT, format_snapshot
+from seglog.format.snapshot_reading import parse_snapshot
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository
 from seglog_rescue.backup.restoring import verify_snapshots
@@ -31,10 +35,23 @@ def test_mutated_manifests_and_objects_are_refused_or_restore_as_they_say(reposi
     assert outcomes >= {"refused", "found by its digests", "restored as it says", "taken by the commands, too"}
 
 
-def test_a_log_that_is_said_to_have_more_bytes_than_any_disk_is_verified_in_no_time(tmp_path: Path) -> None:
+def test_a_log_that_is_said_to_have_more_bytes_than_any_disk_is_refused_in_no_time(tmp_path: Path) -> None:
     """This seed exchanges the size of an extent; names of packs decide which of them, about every second time."""
     for number in range(8):
         Trial(Repositories(tmp_path / str(number)), random.Random(51582), 1.0).run()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_larger_than_a_log_can_have_is_refused(repositories: Repositories, more: int) -> None:
+    snapshot = repositories.repository.read(repositories.ids[0])
+    (directory, *others) = snapshot.directories
+    file = directory.files[0]
+    (extent,) = file.extents
+    large = replace(file, extents=(replace(extent, size=FILE_BYTES_LIMIT + more),))
+    changed = replace(directory, files=(large, *directory.files[1:]))
+    data = format_snapshot(replace(snapshot, directories=(changed, *others)))
+    with pytest.raises(CorruptTierError, match="more than a file of a log") if more else nullcontext():
+        parse_snapshot(data, "manifest", snapshot.id)
 
 
 def other_manifest(repositories: Repositories, old: str, new: str) -> None:
