@@ -13,7 +13,7 @@ from seglog_cli.options import OptionGroup, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.format.tier_keys import PrivateKey
+    from seglog_stores.formats.tier_keys import PrivateKey
     from seglog_stores.tiers.segments import Remark
     from seglog_stores.tiers.tiered_partition import TierOptions
 

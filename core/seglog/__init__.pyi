@@ -70,8 +70,6 @@ from seglog.log.loader import RecoveryReport as RecoveryReport
 from seglog.log.log import Log as Log
 from seglog.log.lookup import TimestampOffset as TimestampOffset
 from seglog.log.reader import FetchResult as FetchResult
-from seglog.log.transfer import MessageSetSend as MessageSetSend
-from seglog.log.transfer import MultiMessageSetSend as MultiMessageSetSend
 from seglog.look.inspect.diff import Difference as Difference
 from seglog.look.inspect.metadata_image import MetadataImage as MetadataImage
 from seglog.look.inspect.overview import PartitionOverview as PartitionOverview
@@ -135,6 +133,8 @@ from seglog_rescue.operations.replicas import ReplicasReport as ReplicasReport
 from seglog_rescue.operations.restore import RestorePlan as RestorePlan
 from seglog_rescue.rebuild.plan import RebuildPlan as RebuildPlan
 from seglog_rescue.salvage.salvage import SalvageReport as SalvageReport
+from seglog_rescue.serve.transfer import MessageSetSend as MessageSetSend
+from seglog_rescue.serve.transfer import MultiMessageSetSend as MultiMessageSetSend
 from seglog_rescue.transplant.apply import TransplantOutcome as TransplantOutcome
 from seglog_rescue.transplant.plan import TransplantPlan as TransplantPlan
 from seglog_stores.api.tiering import fetch as fetch
@@ -144,8 +144,8 @@ from seglog_stores.tiers.survey import Surveyed as Surveyed
 
 __version__: str
 __all__: list[str]
-from seglog.format.snapshot_manifest import Snapshot as Snapshot
 from seglog_rescue.backup.pruning import PrunedBackup as PrunedBackup
 from seglog_rescue.backup.restoring import CheckedBackup as CheckedBackup
 from seglog_rescue.backup.restoring import RestoredBackup as RestoredBackup
 from seglog_rescue.operations.backup import BackupOutcome as BackupOutcome
+from seglog_stores.formats.snapshot_manifest import Snapshot as Snapshot

@@ -20,10 +20,10 @@ DOORS = {
     "snapshot": ("seglog_stores.tiers.asked", "shown_around"),
     # how tiers are read: (fs, local, keys, metadata, warn) -> tiers.tiered_partition.TierOptions
     "tier options": ("seglog_stores.tiers.asked", "tier_options"),
-    # the private key of a tier's key pair: (fs, path) -> format.tier_keys.PrivateKey
+    # the private key of a tier's key pair: (fs, path) -> formats.tier_keys.PrivateKey
     "tier key": ("seglog_stores.tiers.segments", "read_private_key"),
     # settles an append of Spark's to several partitions that its journal shows: (fs, log directory, open_directory)
-    "staged append": ("seglog.log.staged_settling", "settle_if_possible"),
+    "staged append": ("seglog_ask.spark.staged_settling", "settle_if_possible"),
     # what decodes keys and values: (fs, key, value, schemas, schema, beside) -> values.forms.Values, None for nothing
     "values": ("seglog_ask.values.sources", "values_of"),
     # what a partition directory holds by its name: (name) -> values.internal_topics.Kind or None

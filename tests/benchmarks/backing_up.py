@@ -30,11 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from seglog.format.snapshot_manifest import StoredPartition
 from seglog.model import Record
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender
+from seglog_stores.formats.snapshot_manifest import StoredPartition
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 from tests.benchmarks.many_partitions import BATCHES, COMPACT, RECORDS, cost, directory_of, require_compiled
 from tests.support.log_files import batch

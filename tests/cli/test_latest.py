@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog.cleaner.round import CleanerOptions
-from seglog.format.partitioners import PARTITIONERS
+from seglog_ask.operations.partitioners import PARTITIONERS
 from seglog_ask.table import newest
 from tests.support.command_line import clean_logs, json_lines, run
 

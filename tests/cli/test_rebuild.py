@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.format.metadata_snapshot import metadata_snapshot
 from seglog.format.uuids import format_uuid
+from seglog_rescue.rebuild.metadata_snapshot import metadata_snapshot
 from tests.support.command_line import json_lines, run
 from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, directory_id, registration, topic_records
 from tests.support.metadata_records import write_metadata_log

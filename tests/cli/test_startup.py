@@ -97,8 +97,8 @@ def test_a_local_log_is_looked_at_without_what_reads_tiers_and_urls(tmp_path: Pa
     names = (
         *(f"seglog_stores.tiers.{name}" for name in READING_TIERS),
         *(f"seglog_stores.remote.{name}" for name in READING_URLS),
-        "seglog.format.tier_keys",
-        "seglog.format.tier_manifest",
+        "seglog_stores.formats.tier_keys",
+        "seglog_stores.formats.tier_manifest",
     )
     _, found = imported(names, command, partition(tmp_path, BATCH))
     assert found == "[]\n"

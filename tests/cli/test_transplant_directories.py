@@ -10,10 +10,10 @@ import pytest
 
 from seglog.clock import Clock
 from seglog.errors import RefusedError
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from seglog_rescue.transplant.apply import TransplantOutcome, carry_out
 from seglog_rescue.transplant.plan import TransplantPlan
 from tests.support.command_line import json_lines, run

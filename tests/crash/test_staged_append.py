@@ -17,11 +17,11 @@ import pytest
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.directory import LogDirectory
-from seglog.log.staged_journal import StreamBatch
-from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.spark.staged_append import StagedAppend
+from seglog_ask.spark.staged_journal import StreamBatch
+from seglog_ask.spark.staged_settling import discard_staged
 from tests.support import effort
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.manual_clock import ManualClock

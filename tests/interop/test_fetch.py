@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from seglog.clock import SystemClock
-from seglog.format.tier_keys import PrivateKey
 from seglog.storage.routing import machine_files
 from seglog_ask.spark.sinks import ObjectSink
 from seglog_ask.spark.write_options import parse_write_options
+from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.tiers.publishing import commit
 from seglog_stores.tiers.segments import KeyPairs

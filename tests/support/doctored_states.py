@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
-from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.repairs.undo.quarantine import mark_pending
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from tests.support.command_line import run
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.wounded_starts import (

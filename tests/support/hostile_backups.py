@@ -28,8 +28,6 @@ from pathlib import Path
 from types import FrameType
 
 from seglog.errors import CorruptTierError, SeglogError
-from seglog.format.snapshot_manifest import Snapshot, directory_names, packed_manifest
-from seglog.format.snapshot_reading import unpacked_manifest
 from seglog.storage.filesystem import read_whole
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
@@ -39,6 +37,8 @@ from seglog_rescue.backup.repository import Repository, digest_of
 from seglog_rescue.backup.restoring import damage_of, restore_snapshots, size_of, verify_snapshots
 from seglog_rescue.backup.summaries import SnapshotSummary, Summaries
 from seglog_rescue.operations.backup import BackupRequest, backup, chosen_snapshots
+from seglog_stores.formats.snapshot_manifest import Snapshot, directory_names, packed_manifest
+from seglog_stores.formats.snapshot_reading import unpacked_manifest
 from seglog_stores.tiers.snapshots import ShownSnapshot, files_of_kept
 from tests.support.command_line import ended
 from tests.support.hostile_manifests import CHANGES, Lines, formatted, raw_change, sealed

@@ -26,7 +26,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 from seglog import open_log
-from seglog.format.snapshot_manifest import MARKER, OBJECTS, PACKS, REDACTIONS, SNAPSHOTS
 from seglog.locations import parse_location
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem
@@ -34,6 +33,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_rescue.backup.erasures import known_erasures, unfinished_erasure
 from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
+from seglog_stores.formats.snapshot_manifest import MARKER, OBJECTS, PACKS, REDACTIONS, SNAPSHOTS
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support.command_line import COMMAND, ROOT, environment
 from tests.support.log_files import batch, contents_below

@@ -14,8 +14,8 @@ from seglog.format.checkpoint import (
     format_meta_properties,
     format_partition_metadata,
 )
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid, parse_uuid
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from tests.support.log_files import batch
 
 CLUSTER = "c2VnbG9nLWxvc3QtLS0tLQ"

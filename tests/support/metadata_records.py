@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from seglog.format.builder import BatchOptions, columns_of, encode_all
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
 from seglog.model import Record
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 
 
 def metadata_record(kind: str, /, version: int | None = None, **fields: Any) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.format.filenames import parse_topic_partition
-from seglog.format.log_manifest import ManifestPartition
 from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.storage.filesystem import FileSystem
+from seglog_stores.formats.log_manifest import ManifestPartition
 from seglog_stores.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.format.builder import BatchOptions, columns_of, encode_columns
-from seglog.log.staged_journal import StagedFile
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog_ask.spark.staged_journal import StagedFile
 
 
 def stage(

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.layout import RECORDS_COUNT_OFFSET
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from tests.support.wounded_starts import (
     LOGS,
     METADATA,

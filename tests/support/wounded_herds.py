@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid, parse_uuid
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from tests.support.metadata_records import topic_id
 from tests.support.other_users import given_to
 from tests.support.prognoses import Course, Prognosis

@@ -24,11 +24,11 @@ from seglog.configuration.metadata_log import (
 from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.format.checkpoint import parse_meta_properties
 from seglog.format.control import Voter
-from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.model import Record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from tests.support.fixtures import fixture_copy
 from tests.support.kafka.broker import free_ports
 from tests.support.other_users import OTHER, given_to

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from tests.support.wounded_data import of_data
 from tests.support.wounded_ends import of_empty_batches, of_power_cuts, of_read_only, of_replayed_indexes, of_twins
 from tests.support.wounded_numbers import of_numbers

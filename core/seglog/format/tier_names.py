@@ -114,7 +114,7 @@ def parse_partition_number(name: str) -> int | None:
 
 
 def is_place_name(name: str) -> bool:
-    """True if a directory has the name for the objects of one attempt (`format.log_manifest`)."""
+    """True if a directory has the name for the objects of one attempt (`seglog_stores.formats.log_manifest`)."""
     return _PLACE.fullmatch(name) is not None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog.errors import ConfigError
-from seglog.format.partitioners import PARTITIONERS, Partitioner
+from seglog_ask.operations.partitioners import PARTITIONERS, Partitioner
 from seglog_ask.table.partition_log import PartitionLog, permitted, settled
 from seglog_ask.table.records import placed_records
 from seglog_ask.table.source import Source

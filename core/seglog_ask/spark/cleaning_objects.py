@@ -25,7 +25,6 @@ from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
 from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
-from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
@@ -57,6 +56,7 @@ from seglog_ask.spark.cleaning_round import (
     staged_groups,
 )
 from seglog_ask.table.files import files_of, sent_along
+from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegment
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.manifests import object_of
 from seglog_stores.tiers.publishing import (

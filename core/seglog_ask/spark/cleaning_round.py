@@ -32,7 +32,6 @@ from seglog.cleaner.round import CleaningRound, RoundPlan
 from seglog.clock import Clock, FixedClock
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import FileKind, FileState, segment_file_name
-from seglog.format.log_manifest import ManifestSegment
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.log.swap import Replacement
@@ -42,6 +41,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 from seglog_ask.spark.tasks import remove_task_files
 from seglog_ask.table.files import files_of
+from seglog_stores.formats.log_manifest import ManifestSegment
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.publishing import SegmentToPut, new_place, put_segment
 from seglog_stores.tiers.view import see_tiers

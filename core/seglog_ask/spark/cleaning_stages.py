@@ -41,7 +41,6 @@ from seglog.cleaner.round import CleanerOptions, CleaningRound
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.format.decoder import control_batches
-from seglog.format.log_manifest import ManifestSegment
 from seglog.kernels import filter_slots
 from seglog.log.segments import collect_aborted
 from seglog.scan.segment_scan import Chunk
@@ -60,6 +59,7 @@ from seglog_ask.spark.keys import (
     object_blob,
     opened,
 )
+from seglog_stores.formats.log_manifest import ManifestSegment
 
 _NO_DISK = Path()  # without a delivery
 

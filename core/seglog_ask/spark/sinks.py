@@ -34,17 +34,15 @@ from typing import TYPE_CHECKING, Protocol
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
-from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
-from seglog.log.staged_journal import StagedFile, StreamBatch
-from seglog.log.staged_settling import discard_staged
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.adapters import ScratchFileSystem
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.staged_append import StagedAppend
+from seglog_ask.spark.staged_journal import StagedFile, StreamBatch
 from seglog_ask.spark.staged_objects import (
     JOINED_BYTES,
     GrowingPartition,
@@ -54,9 +52,11 @@ from seglog_ask.spark.staged_objects import (
     beside,
     made,
 )
+from seglog_ask.spark.staged_settling import discard_staged
 from seglog_ask.spark.write_options import WriteOptions
 from seglog_ask.spark.writer import stage_rows
 from seglog_ask.table.files import files_of, sent_along
+from seglog_stores.formats.log_manifest import STAGED
 from seglog_stores.tiers.manifests import object_of, read_committed
 from seglog_stores.tiers.publishing import ObjectFiles, put_object
 from seglog_stores.tiers.recognition import committed_prefix

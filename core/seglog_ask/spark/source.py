@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from seglog.log.staged_journal import StagedFile
     from seglog_ask.spark.sinks import Sink
+    from seglog_ask.spark.staged_journal import StagedFile
     from seglog_ask.table.spark_values import SparkValues
 
 NAME = "seglog"
@@ -102,9 +102,9 @@ class SeglogStreamWriter(DataSourceStreamArrowWriter):
         return Staged(owner, self.sink.stage(owner, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        from seglog.log.staged_journal import StreamBatch
         from seglog.storage.local import LocalFileSystem
         from seglog_ask.spark.sinks import checkpoint_entry
+        from seglog_ask.spark.staged_journal import StreamBatch
 
         entry = checkpoint_entry(LocalFileSystem(), self.sink.options, batchId)
         for owner in _owners(messages):

@@ -25,8 +25,10 @@ from seglog.clock import Clock
 from seglog.errors import LockedError
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.log import Log
-from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
-from seglog.log.staged_journal import (
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
+from seglog_ask.spark.staged_batches import append_placed, by_partition, check_staged, placed_at
+from seglog_ask.spark.staged_journal import (
     AppendJournal,
     Placement,
     StagedFile,
@@ -37,9 +39,7 @@ from seglog.log.staged_journal import (
     was_appended,
     write_journal,
 )
-from seglog.log.staged_settling import finish_append, settle_append, settle_if_possible
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock
+from seglog_ask.spark.staged_settling import finish_append, settle_append, settle_if_possible
 
 _logger = logging.getLogger("seglog.spark.staged_append")
 

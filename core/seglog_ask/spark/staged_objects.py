@@ -24,17 +24,17 @@ from seglog.errors import IncompleteError
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
-from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject, StreamEntry
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.layout import INT64_MAX
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
-from seglog.log.staged_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
 from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
+from seglog_ask.spark.staged_batches import append_placed, by_partition, check_staged, placed_at
+from seglog_ask.spark.staged_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
+from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegment, StoredObject, StreamEntry
 from seglog_stores.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog_stores.tiers.publishing import (
     ObjectFiles,

@@ -30,8 +30,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seglog.errors import NotALogError, SeglogError
-from seglog.log.staged_journal import open_starts
 from seglog.model import Isolation, TopicPartition
+from seglog_ask.spark.staged_journal import open_starts
 from seglog_ask.table.discovery import Finder
 from seglog_ask.table.files import files_of
 from seglog_ask.table.options import Offsets, ReadOptions, format_offsets, offsets_of

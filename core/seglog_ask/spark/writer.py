@@ -21,9 +21,9 @@ from seglog.errors import AppendError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import topic_name_problem
-from seglog.log.staged_journal import StagedFile
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
+from seglog_ask.spark.staged_journal import StagedFile
 from seglog_ask.spark.write_options import WriteOptions
 from seglog_ask.table.incoming import records_of
 

@@ -27,13 +27,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from seglog.errors import IncompleteError
-from seglog.format.tier_keys import DataKey
-from seglog.format.tier_manifest import ChunkIndex
 from seglog.locations import parse_location
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.routing import RoutingFileSystem
 from seglog_ask.table.options import ReadOptions
+from seglog_stores.formats.tier_keys import DataKey
+from seglog_stores.formats.tier_manifest import ChunkIndex
 from seglog_stores.remote.routing import files_with
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.asked import tier_options

@@ -23,13 +23,13 @@ from seglog.escaping import json_value
 from seglog.format import coordinator
 from seglog.format.control import parse_control_record
 from seglog.format.filenames import parse_partition_directory
-from seglog.format.mirror_records import CHECKPOINT, HEARTBEAT, OFFSET_SYNC, MirrorFormat
-from seglog.format.remote_metadata import remote_metadata_text
 from seglog.format.wire import WireError
 from seglog.model import ControlType
 from seglog_ask.values import json_topics, streams_records
+from seglog_ask.values.mirror_records import CHECKPOINT, HEARTBEAT, OFFSET_SYNC, MirrorFormat
 from seglog_ask.values.schemas import NotDecodedError, Text
 from seglog_ask.values.streams_records import parts
+from seglog_stores.formats.remote_metadata import remote_metadata_text
 
 # Maps a record's key, value and offset to the texts of key and value; None prints nothing.
 Decoder: TypeAlias = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]

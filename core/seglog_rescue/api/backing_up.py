@@ -16,8 +16,6 @@ from seglog.api.erasing import Erasing, ErasureKeywords
 from seglog.arguments import flag, number, several
 from seglog.clock import Clock
 from seglog.errors import ArgumentError
-from seglog.format.snapshot_manifest import Part, Snapshot
-from seglog.format.snapshot_reading import KnownLines
 from seglog.operations.redact import RedactionReport
 from seglog.operations.workspace import (
     CommonArguments,
@@ -40,6 +38,8 @@ from seglog_rescue.backup.restoring import CheckedBackup, RestoredBackup, restor
 from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, chosen_snapshots, opened
 from seglog_rescue.operations.backup import backup as run_backup
 from seglog_rescue.operations.backup_redact import BackupRedaction
+from seglog_stores.formats.snapshot_manifest import Part, Snapshot
+from seglog_stores.formats.snapshot_reading import KnownLines
 
 
 @public

@@ -10,13 +10,13 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.filenames import FileKind
-from seglog.format.snapshot_manifest import Part as ManifestPart
-from seglog.format.snapshot_manifest import StoredDirectory, StoredFile, StoredPartition
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.redaction.finding import TouchedSegment
 from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of, moved_file, moved_part, tail_of_extents
+from seglog_stores.formats.snapshot_manifest import Part as ManifestPart
+from seglog_stores.formats.snapshot_manifest import StoredDirectory, StoredFile, StoredPartition
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 
 _NOT_THE_SOURCES = 1 << 63  # of an inode: the next run does not take a rewritten file for the one at the source
 

@@ -18,8 +18,8 @@ import socket
 from dataclasses import dataclass
 
 from seglog.errors import RefusedError
-from seglog.format.snapshot_manifest import REDACTIONS
 from seglog_rescue.backup.repository import Repository
+from seglog_stores.formats.snapshot_manifest import REDACTIONS
 
 _NAME = re.compile(r"([0-9]{8})\.(begun|committed|ended)")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.format.snapshot_manifest import StoredDirectory
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog_stores.formats.snapshot_manifest import StoredDirectory
 
 
 def led_elsewhere(fs: FileSystem, directories: Sequence[StoredDirectory]) -> set[TopicPartition]:

@@ -13,7 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seglog.format.checksum import crc32c
-from seglog.format.snapshot_manifest import (
+from seglog.storage.filesystem import File
+from seglog.storage.local import LocalFileSystem
+from seglog_rescue.backup.repository import Repository
+from seglog_rescue.backup.sending import LARGE_BYTES, Sender
+from seglog_stores.formats.snapshot_manifest import (
     TAIL_BYTES,
     Extent,
     Part,
@@ -21,10 +25,6 @@ from seglog.format.snapshot_manifest import (
     StoredFile,
     StoredPartition,
 )
-from seglog.storage.filesystem import File
-from seglog.storage.local import LocalFileSystem
-from seglog_rescue.backup.repository import Repository
-from seglog_rescue.backup.sending import LARGE_BYTES, Sender
 
 Extents = tuple[Extent, ...]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from seglog.format.snapshot_manifest import PACKS, Part
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog_rescue.backup.repository import Repository
+from seglog_stores.formats.snapshot_manifest import PACKS, Part
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 
 
 class NamedObjects:

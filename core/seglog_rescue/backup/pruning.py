@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from seglog.errors import RefusedError
-from seglog.format.snapshot_manifest import Part, is_folder_of_manifests
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog_rescue.backup.erasures import (
     known_erasures,
     require_no_erasure,
@@ -30,6 +28,8 @@ from seglog_rescue.backup.erasures import (
 from seglog_rescue.backup.moving import ExtentMover, moved_part
 from seglog_rescue.backup.named import NamedObjects
 from seglog_rescue.backup.repository import PRUNED, Repository
+from seglog_stores.formats.snapshot_manifest import Part, is_folder_of_manifests
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 from seglog_stores.tiers.snapshots import ended_ms, source_of
 
 LEAST_NAMED = 0.5  # of a pack, or else it is written anew

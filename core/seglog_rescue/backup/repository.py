@@ -18,7 +18,10 @@ from typing import Protocol
 
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checksum import crc32c
-from seglog.format.snapshot_manifest import (
+from seglog.remote_path import RemotePath
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog_stores.formats.snapshot_manifest import (
     FORMAT,
     MARKER,
     OBJECTS,
@@ -30,10 +33,7 @@ from seglog.format.snapshot_manifest import (
     format_snapshot,
     packed_manifest,
 )
-from seglog.format.snapshot_reading import Manifest
-from seglog.remote_path import RemotePath
-from seglog.storage.files import pieces
-from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog_stores.formats.snapshot_reading import Manifest
 from seglog_stores.tiers.snapshots import Snapshots
 
 PRUNED = "pruned"  # manifests that were pruned: their objects go when no run can name them any more

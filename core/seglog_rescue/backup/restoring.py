@@ -10,13 +10,13 @@ from operator import or_
 from pathlib import Path
 
 from seglog.errors import CorruptTierError, RefusedError
-from seglog.format.snapshot_manifest import Extent, Part, Snapshot, StoredDirectory, StoredFile, directory_names
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 from seglog_rescue.backup.repository import Repository
+from seglog_stores.formats.snapshot_manifest import Extent, Part, Snapshot, StoredDirectory, StoredFile, directory_names
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 from seglog_stores.tiers.snapshots import unreadable
 
 

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 from seglog.errors import RefusedError
 from seglog.format.checksum import crc32c
-from seglog.format.snapshot_manifest import (
+from seglog.remote_path import RemotePath
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import File, FileStatus
+from seglog_rescue.backup.copying import CopiedFile
+from seglog_rescue.backup.repository import ContentDigest, Repository, digest_of
+from seglog_stores.formats.snapshot_manifest import (
     FILE_BYTES_LIMIT,
     OBJECTS,
     PACKS,
@@ -22,11 +27,6 @@ from seglog.format.snapshot_manifest import (
     StoredFile,
     is_object_name,
 )
-from seglog.remote_path import RemotePath
-from seglog.storage.files import pieces
-from seglog.storage.filesystem import File, FileStatus
-from seglog_rescue.backup.copying import CopiedFile
-from seglog_rescue.backup.repository import ContentDigest, Repository, digest_of
 
 LARGE_BYTES = 1 << 20  # an extent of so many bytes is an object of its own
 PACK_BYTES = 16 << 20

@@ -23,7 +23,6 @@ from seglog.format import filenames
 from seglog.format.checkpoint import format_leader_epochs, parse_leader_epochs, parse_offset_checkpoint
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind, FileName, FileState
-from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
 from seglog.progress import BytesRead
 from seglog.scan.listing import PartitionDirectory, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk
@@ -33,6 +32,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.storage.padding import written_bytes
 from seglog_rescue.backup.sending import Sender, kept_bytes
+from seglog_stores.formats.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
 from seglog_stores.tiers.contents import MadeFile
 
 CHECKPOINT_BYTES = 64 << 20

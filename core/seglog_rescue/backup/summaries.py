@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seglog.format.snapshot_manifest import Part, StoredDirectory
-from seglog.format.snapshot_reading import KnownLines, Manifest
+from seglog_stores.formats.snapshot_manifest import Part, StoredDirectory
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,6 @@ from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_meta_properties, parse_offset_checkpoint
 from seglog.format.filenames import PartitionState
-from seglog.format.snapshot_manifest import (
-    Snapshot,
-    StoredDirectory,
-    StoredFile,
-    StoredPartition,
-    format_snapshot,
-    packed_manifest,
-)
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
@@ -61,6 +53,14 @@ from seglog_rescue.backup.storing import (
     is_compacted_beyond,
     seen_digest,
     status_of_made,
+)
+from seglog_stores.formats.snapshot_manifest import (
+    Snapshot,
+    StoredDirectory,
+    StoredFile,
+    StoredPartition,
+    format_snapshot,
+    packed_manifest,
 )
 from seglog_stores.tiers.contents import MadeFile
 from seglog_stores.tiers.snapshots import ended_ms, source_of

@@ -26,9 +26,6 @@ from seglog.clock import Clock
 from seglog.errors import CorruptionError, CorruptRecordError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileName, parse_file_name
-from seglog.format.snapshot_manifest import SNAPSHOTS, StoredDirectory, StoredFile, directory_names
-from seglog.format.snapshot_manifest import Part as ManifestPart
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.operations.redact import RedactionReport, RedactionRequest, is_kafkas_own, made_report
@@ -45,6 +42,9 @@ from seglog_rescue.backup.moving import ExtentMover, Extents, folder_of
 from seglog_rescue.backup.named import NamedObjects
 from seglog_rescue.backup.pruning import remove_unnamed
 from seglog_rescue.backup.repository import PRUNED, Repository
+from seglog_stores.formats.snapshot_manifest import SNAPSHOTS, StoredDirectory, StoredFile, directory_names
+from seglog_stores.formats.snapshot_manifest import Part as ManifestPart
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 from seglog_stores.tiers.contents import OneFile
 from seglog_stores.tiers.recognition import TierPlace
 from seglog_stores.tiers.snapshots import ShownSnapshot, files_of_kept

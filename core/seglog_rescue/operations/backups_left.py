@@ -7,7 +7,6 @@ from pathlib import Path
 
 from seglog.errors import CorruptionError
 from seglog.escaping import command_line
-from seglog.format.snapshot_manifest import Extent
 from seglog.model import TopicPartition
 from seglog.operations.redact import Elsewhere
 from seglog.redaction.finding import SearchOrder, find_records
@@ -17,6 +16,7 @@ from seglog.remote_path import SNAPSHOT_MARK
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
+from seglog_stores.formats.snapshot_manifest import Extent
 from seglog_stores.tiers.recognition import TierPlace
 from seglog_stores.tiers.snapshots import Snapshots, shown_snapshot
 from seglog_stores.tiers.view import snapshot_files

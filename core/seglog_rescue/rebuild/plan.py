@@ -9,9 +9,9 @@ from pathlib import Path
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.format.control import Voter
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FIRST_SNAPSHOT
-from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.wire import FramedRecord
 from seglog_rescue.rebuild.known import TOPIC_RESOURCE
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
 
 UNASSIGNED_DIRECTORY = "A" * 22  # Kafka: DirectoryId.UNASSIGNED; the broker reports the replica's directory itself
 

@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
-from seglog.log.transfer import by_sendfile
 from seglog_rescue.serve.dispatch import Dispatcher, Peer
 from seglog_rescue.serve.endpoint import ConnectionEnd, Endpoint
 from seglog_rescue.serve.protocol import Answer, HostileRequestError, read_request
 from seglog_rescue.serve.spans import FileSpan
+from seglog_rescue.serve.transfer import by_sendfile
 
 _logger = logging.getLogger("seglog.serve.connection")
 

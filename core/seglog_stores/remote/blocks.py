@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seglog.storage.bytes_cache import BytesCache
 from seglog_stores.remote.ahead import AnnouncedWalks
+from seglog_stores.remote.bytes_cache import BytesCache
 from seglog_stores.remote.limits import Limits
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog_stores.tiers.recognition import recognise, snapshot_around
 
 if TYPE_CHECKING:
-    from seglog.format.tier_keys import PrivateKey
+    from seglog_stores.formats.tier_keys import PrivateKey
     from seglog_stores.tiers.tiered_partition import TierOptions
     from seglog_stores.tiers.view import OnRemark
 

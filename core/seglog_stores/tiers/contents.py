@@ -20,12 +20,12 @@ import numpy as np
 from seglog.errors import CorruptTierError, UnsupportedError
 from seglog.format.compression import decompress_into
 from seglog.format.payloads import DecompressionError
-from seglog.format.tier_keys import SEALED_BYTES, DataKey
-from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression
-from seglog.storage.bytes_cache import BytesCache
 from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode, PassingFile, ReadOnlyFile, UnchangedFile
 from seglog.storage.frozen import ViewFileSystem
+from seglog_stores.formats.tier_keys import SEALED_BYTES, DataKey
+from seglog_stores.formats.tier_manifest import ChunkIndex
+from seglog_stores.remote.bytes_cache import BytesCache
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

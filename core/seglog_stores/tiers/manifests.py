@@ -1,4 +1,4 @@
-"""Reads logs that a manifest has committed (`format.log_manifest`), as partitions of a tier.
+"""Reads logs that a manifest has committed (`formats.log_manifest`), as partitions of a tier.
 
 The manifest decides what is part of a log, so there are no overlaps, no lineage and no partial uploads. An object that
 it names and that is missing or has another size is a grave `Remark`. An object that it does not name is an orphan,
@@ -16,7 +16,10 @@ from seglog.errors import CorruptTierError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_leader_epochs, format_offset_checkpoint
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, parse_topic_partition
-from seglog.format.log_manifest import (
+from seglog.format.tier_names import COMMITTED, is_place_name
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog_stores.formats.log_manifest import (
     LOG_MANIFEST_BYTES_LIMIT,
     STAGED,
     LogManifest,
@@ -26,9 +29,6 @@ from seglog.format.log_manifest import (
     manifest_name,
     parse_log_manifest,
 )
-from seglog.format.tier_names import COMMITTED, is_place_name
-from seglog.model import TopicPartition
-from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog_stores.tiers.contents import MadeFile, Stored, WholeObject
 from seglog_stores.tiers.recognition import Layout, TierPlace, committed_prefix
 from seglog_stores.tiers.segments import Problem, Remark, TierSegment, own_epochs

@@ -13,8 +13,6 @@ from typing import Any
 
 from seglog.errors import NotALogError
 from seglog.format.checkpoint import EpochEntry
-from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState, decode_remote_metadata
-from seglog.format.tier_manifest import RemoteSegment
 from seglog.format.wire import WireError
 from seglog.model import TopicPartition
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
@@ -22,6 +20,8 @@ from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_is, count_text
+from seglog_stores.formats.remote_metadata import RemotePartitionState, RemoteSegmentState, decode_remote_metadata
+from seglog_stores.formats.tier_manifest import RemoteSegment
 from seglog_stores.tiers.recognition import TierPlace
 from seglog_stores.tiers.segments import Problem, Remark, TierSegment
 

@@ -31,8 +31,8 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileStatus, FileSystem
 
 if TYPE_CHECKING:
-    from seglog.format.log_manifest import ManifestPartition
-    from seglog.format.snapshot_manifest import StoredPartition
+    from seglog_stores.formats.log_manifest import ManifestPartition
+    from seglog_stores.formats.snapshot_manifest import StoredPartition
 
 
 class Layout(Enum):
@@ -140,7 +140,7 @@ def snapshot_around(fs: FileSystem, path: Path) -> Path | None:
     """
     if SNAPSHOT_MARK not in str(path):
         return None
-    from seglog.format.snapshot_manifest import MARKER
+    from seglog_stores.formats.snapshot_manifest import MARKER
 
     for above in reversed([path, *path.parents]):
         place, mark, _ = above.name.rpartition(SNAPSHOT_MARK)

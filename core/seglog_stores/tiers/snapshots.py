@@ -16,8 +16,12 @@ from typing import Self
 
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
-from seglog.format.manifest_fields import json_fields
-from seglog.format.snapshot_manifest import (
+from seglog.model import TopicPartition
+from seglog.remote_path import SNAPSHOT_MARK, RemotePath
+from seglog.scan.listing import OFFSET_CHECKPOINTS
+from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog_stores.formats.manifest_fields import json_fields
+from seglog_stores.formats.snapshot_manifest import (
     FORMAT,
     MARKER,
     REDACTIONS,
@@ -32,11 +36,7 @@ from seglog.format.snapshot_manifest import (
     last_committed,
     snapshot_id_of,
 )
-from seglog.format.snapshot_reading import Manifest, read_manifest, unpacked_manifest
-from seglog.model import TopicPartition
-from seglog.remote_path import SNAPSHOT_MARK, RemotePath
-from seglog.scan.listing import OFFSET_CHECKPOINTS
-from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog_stores.formats.snapshot_reading import Manifest, read_manifest, unpacked_manifest
 from seglog_stores.tiers.contents import Extents, MadeFile, Part, Stored
 from seglog_stores.tiers.recognition import KeptPartition, Layout, TierPlace
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
-from seglog.format.log_manifest import ManifestPartition
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
+from seglog_stores.formats.log_manifest import ManifestPartition
 from seglog_stores.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
 from seglog_stores.tiers.lineage import LineageSegment, Local, choose, is_ascending, lineage_of
 from seglog_stores.tiers.manifests import files_of_partition

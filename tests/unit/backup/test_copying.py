@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError
-from seglog.format.snapshot_manifest import FILE_BYTES_LIMIT
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 from seglog.storage.routing import machine_files
@@ -17,6 +16,7 @@ from seglog_rescue.backup.repository import Repository, digest_of
 from seglog_rescue.backup.restoring import restore_snapshots
 from seglog_rescue.backup.sending import Sender
 from seglog_rescue.operations.backup import BackupRequest, backup
+from seglog_stores.formats.snapshot_manifest import FILE_BYTES_LIMIT
 from tests.support.log_files import batch
 from tests.support.manual_clock import ManualClock
 

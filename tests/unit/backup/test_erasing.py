@@ -15,8 +15,6 @@ import pytest
 import seglog
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.format.compression import compress
-from seglog.format.snapshot_manifest import Part, StoredPartition
-from seglog.format.snapshot_reading import KnownLines, Manifest
 from seglog.locations import parse_location
 from seglog.model import Compression, TopicPartition
 from seglog.operations.redact import RedactionRequest
@@ -34,6 +32,8 @@ from seglog_rescue.backup.repository import PRUNED, Repository
 from seglog_rescue.backup.restoring import restore_snapshots, verify_snapshots
 from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup
 from seglog_rescue.operations.backup_redact import BackupRedaction
+from seglog_stores.formats.snapshot_manifest import Part, StoredPartition
+from seglog_stores.formats.snapshot_reading import KnownLines, Manifest
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptTierError
-from seglog.format.snapshot_manifest import FILE_BYTES_LIMIT, format_snapshot
-from seglog.format.snapshot_reading import parse_snapshot
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository
 from seglog_rescue.backup.restoring import verify_snapshots
+from seglog_stores.formats.snapshot_manifest import FILE_BYTES_LIMIT, format_snapshot
+from seglog_stores.formats.snapshot_reading import parse_snapshot
 from tests.support.hostile_backups import Repositories, Trial
 from tests.support.hostile_manifests import formatted, sealed
 

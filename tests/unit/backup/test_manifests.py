@@ -12,12 +12,12 @@ import pytest
 
 from seglog.errors import CorruptTierError, RefusedError
 from seglog.format.codecs.zstd import zstd
-from seglog.format.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot, packed_manifest
-from seglog.format.snapshot_reading import KnownLines, parse_snapshot, read_manifest, unpacked_manifest
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
 from seglog_rescue.backup.repository import Repository
 from seglog_rescue.operations.backup import BackupRequest, backup
+from seglog_stores.formats.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot, packed_manifest
+from seglog_stores.formats.snapshot_reading import KnownLines, parse_snapshot, read_manifest, unpacked_manifest
 from tests.support.command_line import clean_logs
 from tests.support.manual_clock import ManualClock
 
@@ -59,7 +59,7 @@ def test_a_cut_frame_is_refused(tmp_path: Path, end: int) -> None:
 def test_a_frame_does_not_expand_beyond_the_limit() -> None:
     frame = packed_manifest(bytes(64 << 20))
     with (
-        patch("seglog.format.snapshot_reading.SNAPSHOT_BYTES_LIMIT", 32 << 20),
+        patch("seglog_stores.formats.snapshot_reading.SNAPSHOT_BYTES_LIMIT", 32 << 20),
         pytest.raises(CorruptTierError, match="expands to more than 33554432 bytes"),
     ):
         unpacked_manifest(frame, "manifest")

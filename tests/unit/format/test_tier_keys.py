@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import ConfigError, CorruptTierError
-from seglog.format.tier_keys import DataKey, PrivateKey
+from seglog_stores.formats.tier_keys import DataKey, PrivateKey
 from tests.support.tiers import private_pem, sealed_key
 
 # From the plugin: key 00..1f, IV 00..0b, AAD 0a0b0c0d, text "abc".

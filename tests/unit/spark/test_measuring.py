@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.format.tier_keys import PrivateKey
 from seglog.look.inspect import statistics
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import list_log_directory, list_partition
@@ -20,6 +19,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
 from seglog_ask.spark import jobs
 from seglog_ask.spark.jobs import PartitionStatistics
+from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.tiers.publishing import commit
 from seglog_stores.tiers.segments import KeyPairs
 from seglog_stores.tiers.tiered_partition import TierOptions

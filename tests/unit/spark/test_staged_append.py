@@ -13,12 +13,12 @@ import pytest
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log.directory import LogDirectory
-from seglog.log.staged_journal import StreamBatch
-from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark import staged_append
 from seglog_ask.spark.staged_append import StagedAppend
+from seglog_ask.spark.staged_journal import StreamBatch
+from seglog_ask.spark.staged_settling import discard_staged
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage

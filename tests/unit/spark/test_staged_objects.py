@@ -9,9 +9,9 @@ import pytest
 
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
-from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject
 from seglog.model import TopicPartition
 from seglog_ask.spark.staged_objects import JOINED_BYTES, growth_of
+from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegment, StoredObject
 
 NAME = TopicPartition("t", 0)
 LARGE = 1 << 30

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.format.remote_metadata import RemotePartitionState
-from seglog.format.tier_keys import PrivateKey
 from seglog.locations import parse_location
 from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
@@ -22,6 +20,8 @@ from seglog.storage.routing import machine_files
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_ask.spark import jobs
 from seglog_ask.table.files import files_of, shown_at, size_of, task_files
+from seglog_stores.formats.remote_metadata import RemotePartitionState
+from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.metadata import RemoteLogs
 from seglog_stores.tiers.publishing import commit

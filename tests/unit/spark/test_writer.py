@@ -18,11 +18,11 @@ from seglog.errors import (
     RefusedError,
     UnsupportedError,
 )
-from seglog.log.staged_journal import StagedFile, StreamBatch
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog_ask.spark.sinks import LocalSink, checkpoint_entry, sink_of, staging_of
+from seglog_ask.spark.staged_journal import StagedFile, StreamBatch
 from seglog_ask.spark.write_options import WriteOptions, parse_write_options
 from seglog_ask.spark.writer import stage_rows
 from tests.support.compacted_directories import opened

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import NotALogError
-from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState
 from seglog.model import TopicPartition
+from seglog_stores.formats.remote_metadata import RemotePartitionState, RemoteSegmentState
 from seglog_stores.tiers.metadata import RemoteLogs, checked_against, read_remote_logs
 from seglog_stores.tiers.recognition import Layout, TierPlace
 from seglog_stores.tiers.segments import Problem, TierSegment

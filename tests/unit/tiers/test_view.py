@@ -9,10 +9,10 @@ import pytest
 
 from seglog.clock import SystemClock
 from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedError
-from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.tiers.segments import KeyPairs, Problem, Remark
 from seglog_stores.tiers.tiered_partition import TierOptions
 from seglog_stores.tiers.view import see_tiers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from tests.support.command_line import json_lines, run
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, directory_id
 from tests.support.metadata_records import write_metadata_log

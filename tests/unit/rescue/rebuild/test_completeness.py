@@ -11,10 +11,10 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import Obstacles, RefusedError
 from seglog.format.checkpoint import MetaProperties, format_meta_properties
-from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.operations.rebuild import RebuildRequest, plan_rebuild
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
 from seglog_rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, directory_id, registration, topic_records
 from tests.support.metadata_records import write_metadata_log

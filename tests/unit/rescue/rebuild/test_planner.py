@@ -16,7 +16,6 @@ from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
 from seglog.format import message_tables
 from seglog.format.control import Voter
 from seglog.format.filenames import FIRST_SNAPSHOT
-from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import encode_message
@@ -24,6 +23,7 @@ from seglog.model import Record
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog_rescue.operations.rebuild import RebuildRequest, plan_rebuild
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog_rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from tests.support.group_records import group_key, text
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, directory_id, topic_records

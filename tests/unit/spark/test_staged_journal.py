@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.log import staged_journal
-from seglog.log.staged_journal import (
+from seglog.model import TopicPartition
+from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark import staged_journal
+from seglog_ask.spark.staged_journal import (
     AppendJournal,
     Placement,
     StagedFile,
@@ -21,8 +23,6 @@ from seglog.log.staged_journal import (
     remove_journal,
     write_journal,
 )
-from seglog.model import TopicPartition
-from seglog.storage.local import LocalFileSystem
 
 FS = LocalFileSystem()
 NAME = TopicPartition("a-topic.x", 7)

@@ -9,11 +9,11 @@ import pytest
 
 from seglog.configuration.metadata_log import MetadataReplay
 from seglog.format.control import Voter
-from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.look.inspect.metadata_image import read_metadata_image
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from tests.support.metadata_records import MetadataHistory
 
 

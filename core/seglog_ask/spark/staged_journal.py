@@ -1,4 +1,4 @@
-"""The journal of an append to several partitions, for settling it after a crash (see `spark.staged_append`).
+"""The journal of an append to several partitions, for settling it after a crash (see `staged_append`).
 
 Two small files in the log directory, replaced atomically; a broker ignores both. They are obeyed only if this user
 wrote them, and they contain no paths: staged files lie in a directory beside the log directory.
@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
-from seglog.format.log_manifest import ManifestSegment
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import Access, FileSystem, write_atomically
 from seglog.storage.trust import read_trusted
+from seglog_stores.formats.log_manifest import ManifestSegment
 
 MOST_STREAMS = 1000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.format.tier_manifest import CustomMetadata, parse_custom_metadata
 from seglog.format.wire import WireError
+from seglog_stores.formats.tier_manifest import CustomMetadata, parse_custom_metadata
 from tests.support.tiers import custom_metadata
 
 KEY = "t-AAECAwQFBgcICQoLDA0ODw/3/00000000000000000100-EBESExQVFhcYGRobHB0eHw"

@@ -20,9 +20,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from seglog.errors import CorruptTierError
 from seglog.format.compression import expanded
 from seglog.format.filenames import is_taken_for_partition, parse_partition_directory
-from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.format.payloads import PIECE_BYTES, DecompressionError, MemoryPayload
-from seglog.format.snapshot_manifest import (
+from seglog.format.uuids import parse_uuid
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import Compression
+from seglog_stores.formats.manifest_fields import JsonFields, json_fields
+from seglog_stores.formats.snapshot_manifest import (
     FILE_BYTES_LIMIT,
     FORMAT,
     OBJECTS,
@@ -40,9 +43,6 @@ from seglog.format.snapshot_manifest import (
     manifest_of,
     part_line,
 )
-from seglog.format.uuids import parse_uuid
-from seglog.layout import INT32_MAX, INT64_MAX
-from seglog.model import Compression
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

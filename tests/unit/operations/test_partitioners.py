@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.format.partitioners import PARTITIONERS, fnv1a, murmur2
+from seglog_ask.operations.partitioners import PARTITIONERS, fnv1a, murmur2
 
 BY_NAME = {one.name: one for one in PARTITIONERS}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import IncompleteError
-from seglog.log.transfer import ERROR_OFFSET_OUT_OF_RANGE, MessageSetSend, MultiMessageSetSend
 from seglog.storage.filesystem import File
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.serve.transfer import ERROR_OFFSET_OUT_OF_RANGE, MessageSetSend, MultiMessageSetSend
 
 CONTENT = bytes(i * 7 % 251 for i in range(700_000))
 

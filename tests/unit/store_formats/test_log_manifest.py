@@ -11,7 +11,8 @@ import pytest
 from seglog.errors import CorruptTierError
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
-from seglog.format.log_manifest import (
+from seglog.model import TopicPartition
+from seglog_stores.formats.log_manifest import (
     LogManifest,
     ManifestPartition,
     ManifestSegment,
@@ -23,7 +24,6 @@ from seglog.format.log_manifest import (
     parse_log_manifest,
     place_name,
 )
-from seglog.model import TopicPartition
 
 PLACE = place_name(UUID(int=7))
 MANIFEST = LogManifest(

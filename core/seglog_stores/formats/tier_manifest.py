@@ -20,11 +20,11 @@ from seglog.format import message_tables
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.compression import decompress_into
 from seglog.format.filenames import topic_name_problem
-from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.format.payloads import DecompressionError
 from seglog.format.wire import WireError, decode_message
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Compression, TopicPartition
+from seglog_stores.formats.manifest_fields import JsonFields, json_fields
 
 MANIFEST_BYTES_LIMIT = 64 << 20
 _INDEX_BYTES_LIMIT = 64 << 20  # 16 million chunks, as many as 2 GiB have with chunks of 128 bytes

@@ -12,9 +12,11 @@ import pytest
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
-from seglog.log import staged_settling
 from seglog.log.directory import LogDirectory
-from seglog.log.staged_journal import (
+from seglog.model import Record, TopicPartition
+from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark import staged_settling
+from seglog_ask.spark.staged_journal import (
     AppendJournal,
     Placement,
     StreamBatch,
@@ -23,9 +25,7 @@ from seglog.log.staged_journal import (
     record_batch,
     write_journal,
 )
-from seglog.log.staged_settling import discard_staged, settle_append
-from seglog.model import Record, TopicPartition
-from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.staged_settling import discard_staged, settle_append
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from seglog.errors import CorruptTierError
 from seglog.format.checkpoint import EpochEntry
-from seglog.format.tier_manifest import (
+from seglog.model import TopicPartition
+from seglog_stores.formats.tier_manifest import (
     Section,
     SegmentManifest,
     decode_chunk_sizes,
     parse_manifest,
 )
-from seglog.model import TopicPartition
 from tests.support.tiers import encode_chunk_sizes
 from tests.support.zstd import frame
 

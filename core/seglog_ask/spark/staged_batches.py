@@ -16,10 +16,10 @@ import numpy as np
 from seglog import layout
 from seglog.errors import IncompleteError, OffsetsOutOfOrderError
 from seglog.log.log import Log
-from seglog.log.staged_journal import Placement, StagedFile
 from seglog.model import TopicPartition
 from seglog.scan.segment_scan import Chunk, SegmentScan
 from seglog.storage.filesystem import FileSystem
+from seglog_ask.spark.staged_journal import Placement, StagedFile
 
 _CHUNK_BYTES = 4 << 20
 

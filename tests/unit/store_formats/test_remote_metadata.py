@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.format.remote_metadata import decode_remote_metadata, remote_metadata_text
 from seglog.format.wire import WireError
+from seglog_stores.formats.remote_metadata import decode_remote_metadata, remote_metadata_text
 
 PARTITION = "0274000102030405060708090a0b0c0d0e0f0000000300"
 SEGMENT = PARTITION + "101112131415161718191a1b1c1d1e1f00"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.storage.bytes_cache import BytesCache
+from seglog_stores.remote.bytes_cache import BytesCache
 
 
 def test_what_was_used_last_stays() -> None:

@@ -1,7 +1,7 @@
-"""Settling an interrupted append to several partitions (`spark.staged_append`), with the lock held.
+"""Settling an interrupted append to several partitions (`staged_append`), with the lock held.
 
 It is part of opening a log directory for writing, whoever opens it: what another program appended in half must not be
-followed by other records. So it lies here and not with the sink, which a program may never have imported.
+followed by other records. So the engine has a door to it, and it needs no PySpark.
 
 1. If a stream's batch is recorded as appended, only the journal is left to remove.
 2. Compare the log of each partition, from the append's start on, with the staged batches, byte for byte.
@@ -22,8 +22,10 @@ from typing import Protocol
 
 from seglog.errors import CorruptCheckpointError, IncompleteError, RefusedError, SeglogError
 from seglog.log.log import Log
-from seglog.log.staged_batches import Held, append_placed, held, placed_chunks
-from seglog.log.staged_journal import (
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+from seglog_ask.spark.staged_batches import Held, append_placed, held, placed_chunks
+from seglog_ask.spark.staged_journal import (
     AppendJournal,
     Placement,
     StreamBatch,
@@ -34,10 +36,8 @@ from seglog.log.staged_journal import (
     remove_journal,
     write_journal,
 )
-from seglog.model import TopicPartition
-from seglog.storage.filesystem import FileSystem
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("seglog.spark.staged_settling")
 
 
 class OpenedDirectory(Protocol):
