@@ -15,8 +15,8 @@ from seglog_cli.tables import Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.consumer_groups.group_states import Member, Topology
     from seglog.model import TopicPartition
+    from seglog_rescue.groups.states import Member, Topology
     from seglog_rescue.operations.groups import Group, GroupPartition, GroupsReport
 
 _NAMED = 5  # partitions that a warning names
@@ -128,8 +128,8 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
 
 def show_reset_csv(console: Console, report: GroupsReport) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
-    from seglog.consumer_groups.group_states import SHARE
     from seglog.escaping import command_line
+    from seglog_rescue.groups.states import SHARE
     from seglog_rescue.operations.groups import reset_csv, resettable
 
     left_out = [group.name for group in report.groups if group.kind == SHARE]

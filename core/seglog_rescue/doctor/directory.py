@@ -39,7 +39,7 @@ from seglog_rescue.doctor.cases import Diagnosis, diagnosis
 from seglog_rescue.doctor.mends import format_command, restore_command
 from seglog_rescue.doctor.no_files import OPENED_LATER
 from seglog_rescue.doctor.partition_facts import is_made_through
-from seglog_rescue.group_users import CHANGELOG
+from seglog_rescue.groups.users import CHANGELOG
 
 _LOST = {
     filenames.RECOVERY_POINT_CHECKPOINT: "Treats the file as empty, and recovers every log from its start.",

@@ -37,15 +37,6 @@ from seglog.consumer_groups.coordinator_replay import (
     ShareReplay,
     pending_values,
 )
-from seglog.consumer_groups.group_states import (
-    CLASSIC,
-    SHARE,
-    STREAMS,
-    GroupState,
-    Member,
-    Topology,
-    group_states,
-)
 from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
 from seglog.format.wire import WireError
@@ -57,7 +48,16 @@ from seglog.scan.view import PartitionView
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
-from seglog_rescue.group_users import streams_applications, user_of
+from seglog_rescue.groups.states import (
+    CLASSIC,
+    SHARE,
+    STREAMS,
+    GroupState,
+    Member,
+    Topology,
+    group_states,
+)
+from seglog_rescue.groups.users import streams_applications, user_of
 
 DEFAULT_PARTITIONS = 50  # offsets.topic.num.partitions
 
@@ -89,7 +89,7 @@ class GroupPartition:
 @dataclass(frozen=True, slots=True)
 class Group:
     """A group. `kind` is classic, consumer, share or streams; `state` is Kafka's word for it. `used_by` is what it
-    belongs to, if anything tells (`group_users`).
+    belongs to, if anything tells (`groups.users`).
 
     `settings` are its own in the cluster's newest metadata, by key, whatever time was asked for (Kafka: GroupConfig).
     `assignment_epoch` is the epoch that its members should reach. It is None for a classic group, whose `epoch` is its

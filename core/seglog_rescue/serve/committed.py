@@ -18,7 +18,6 @@ from pathlib import Path
 
 from seglog.consumer_groups.committed_offsets import offset_commits
 from seglog.consumer_groups.coordinator_replay import CoordinatorReplay
-from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, group_states
 from seglog.errors import InputError
 from seglog.escaping import json_text
 from seglog.format.wire import WireError
@@ -26,6 +25,7 @@ from seglog.log.segments import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.log_walk import LogWalk
 from seglog.storage.filesystem import FileSystem, write_atomically
+from seglog_rescue.groups.states import CLASSIC, CONSUMER, SHARE, STREAMS, group_states
 
 _FILE_LIMIT = 1 << 30
 _GROUP_TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from seglog.consumer_groups.group_states import CONSUMER
+from seglog_rescue.groups.states import CONSUMER
 from seglog_rescue.serve.assignors import DEFAULT_ASSIGNOR
 from seglog_rescue.serve.catalog import Catalog
 from seglog_rescue.serve.consumer_group import ConsumerGroup, ConsumerMember, HeartbeatAnswer, HeartbeatRequest

@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Iterable, Mapping
 
-from seglog.consumer_groups.group_states import CLASSIC, CONSUMER
+from seglog_rescue.groups.states import CLASSIC, CONSUMER
 from seglog_rescue.serve.committed import CommittedOffsets, GroupKind
 from seglog_rescue.serve.consumer_group import JOINING, ConsumerGroup, HeartbeatAnswer, HeartbeatRequest
 from seglog_rescue.serve.endpoint import Endpoint

@@ -11,8 +11,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from seglog.consumer_groups.group_states import CLASSIC
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog_rescue.groups.states import CLASSIC
 from seglog_rescue.serve import consumer_requests, protocol
 from seglog_rescue.serve.committed import Commit, CommittedOffsets, OffsetsFile
 from seglog_rescue.serve.consumer_group import ConsumerGroup

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from seglog.consumer_groups.group_states import SHARE, STREAMS, STREAMS_PROTOCOL, GroupState
+from seglog_rescue.groups.states import SHARE, STREAMS, STREAMS_PROTOCOL, GroupState
 
 CONNECT_SINK, CONNECT_WORKERS, STREAMS_APPLICATION = "connect-sink", "connect-workers", "streams"
 SCHEMA_REGISTRY = "schema-registry"
