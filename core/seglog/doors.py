@@ -16,6 +16,8 @@ DOORS = {
     "store files": ("seglog_stores.remote.routing", "shared_remote_files"),
     # shows tiers as directories: (fs, paths, options, on_remark) -> (fs, paths), None if no path is in a tier
     "tiers": ("seglog_stores.tiers.asked", "shown_tiers"),
+    # whether a name in a directory is of a tier: (name) -> re.Match or None
+    "name of a tier": ("seglog_stores.formats.tier_names", "is_of_a_tier"),
     # shows the snapshot that a path is in, also of a pattern: (fs, path) -> (fs, path), None if it is in none
     "snapshot": ("seglog_stores.tiers.asked", "shown_around"),
     # how tiers are read: (fs, local, keys, metadata, warn) -> tiers.tiered_partition.TierOptions

@@ -21,12 +21,12 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from seglog.cleaner.round import CleanerOptions
-from seglog.format.tier_names import COMMITTED
 from seglog.operations.workspace import Workspace
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark import cleaning, exporting
 from seglog_ask.spark.session import session
 from seglog_ask.spark.source import SeglogDataSource, SeglogReader, SeglogWriter
+from seglog_stores.formats.tier_names import COMMITTED
 from tests.support.compacted_directories import Topics, cleanings
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

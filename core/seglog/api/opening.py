@@ -184,10 +184,9 @@ def _may_be_tier(fs: FileSystem, path: Path) -> bool:
     """True if a directory holds names of tiered storage, or if a path may lead into a snapshot of a backup. Most do
     not, and then no tier code is imported.
     """
-    from seglog.format.tier_names import OF_A_TIER
     from seglog.remote_path import SNAPSHOT_MARK
 
     status = fs.status(path)
     if status is None:
         return SNAPSHOT_MARK in str(path)
-    return any(map(OF_A_TIER.search, fs.list(path) if status.is_directory else []))
+    return status.is_directory and any(map(door("name of a tier"), fs.list(path)))

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Protocol
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
-from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
@@ -57,6 +56,7 @@ from seglog_ask.spark.write_options import WriteOptions
 from seglog_ask.spark.writer import stage_rows
 from seglog_ask.table.files import files_of, sent_along
 from seglog_stores.formats.log_manifest import STAGED
+from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.tiers.manifests import object_of, read_committed
 from seglog_stores.tiers.publishing import ObjectFiles, put_object
 from seglog_stores.tiers.recognition import committed_prefix

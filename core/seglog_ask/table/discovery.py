@@ -13,7 +13,6 @@ from pathlib import Path
 from seglog.errors import ConfigError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
-from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.locations import parse_location
 from seglog.model import TopicPartition
 from seglog.remote_path import RemotePath
@@ -29,6 +28,7 @@ from seglog.verification.surroundings import read_surroundings
 from seglog_ask.table.files import BrokersTiers, committed_files
 from seglog_ask.table.options import NO_TIER_NAMES, Offsets, ReadOptions
 from seglog_ask.table.partition_log import PartitionLog, list_segments, permitted
+from seglog_stores.formats.tier_names import COMMITTED, is_of_a_tier, is_place_name
 from seglog_stores.tiers.view import TierFileSystem
 
 
@@ -201,10 +201,10 @@ class Finder:
         """True if names in the directory are a tier's. Keeps the names for the next user of them."""
         directory = path.parent if kind is TargetKind.FILE else path
         if path in self._chosen:
-            return any(map(OF_A_TIER.search, self._chosen[path]))
+            return any(map(is_of_a_tier, self._chosen[path]))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # listing its segments reports it
             self._names_in[directory] = self._fs.list(directory)
-        return any(map(OF_A_TIER.search, self._names_in.get(directory, ())))
+        return any(map(is_of_a_tier, self._names_in.get(directory, ())))
 
     def _kind(self, path: Path) -> TargetKind:
         self._chosen.pop(path, None)

@@ -21,7 +21,6 @@ import numpy as np
 
 from seglog.errors import GONE, NotALogError, RefusedError, UnsupportedError
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
-from seglog.format.tier_names import WATERMARK
 from seglog.layout import INT64_MAX
 from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from seglog.log.places import SegmentPlaces, closing_timestamp
@@ -35,6 +34,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog_stores.formats.tier_names import WATERMARK
 from seglog_stores.tiers.view import TierFileSystem
 
 T = TypeVar("T")

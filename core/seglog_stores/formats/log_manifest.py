@@ -22,11 +22,11 @@ from uuid import UUID
 
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind, segment_file_name, topic_name_problem
-from seglog.format.tier_names import is_place_name
 from seglog.format.uuids import format_uuid
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition
 from seglog_stores.formats.manifest_fields import JsonFields, json_fields
+from seglog_stores.formats.tier_names import is_place_name
 
 STAGED = "staged"
 LOG_MANIFEST_BYTES_LIMIT = 256 << 20

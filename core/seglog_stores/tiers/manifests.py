@@ -16,7 +16,6 @@ from seglog.errors import CorruptTierError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_leader_epochs, format_offset_checkpoint
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, parse_topic_partition
-from seglog.format.tier_names import COMMITTED, is_place_name
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog_stores.formats.log_manifest import (
@@ -29,6 +28,7 @@ from seglog_stores.formats.log_manifest import (
     manifest_name,
     parse_log_manifest,
 )
+from seglog_stores.formats.tier_names import COMMITTED, is_place_name
 from seglog_stores.tiers.contents import MadeFile, Stored, WholeObject
 from seglog_stores.tiers.recognition import Layout, TierPlace, committed_prefix
 from seglog_stores.tiers.segments import Problem, Remark, TierSegment, own_epochs

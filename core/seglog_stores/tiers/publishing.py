@@ -23,7 +23,6 @@ from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind, parse_topic_partition
-from seglog.format.tier_names import COMMITTED, is_place_name
 from seglog.model import TopicPartition
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import list_partition
@@ -42,6 +41,7 @@ from seglog_stores.formats.log_manifest import (
     parse_log_manifest,
     place_name,
 )
+from seglog_stores.formats.tier_names import COMMITTED, is_place_name
 from seglog_stores.tiers.contents import WholeObject
 from seglog_stores.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog_stores.tiers.segments import last_offset

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.format import filenames
-from seglog.format.tier_names import (
+from seglog.model import TopicPartition
+from seglog.remote_path import SNAPSHOT_MARK, WEB_SERVERS, RemotePath
+from seglog.scan.listing import listed
+from seglog.storage import links
+from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog_stores.formats.tier_names import (
     COMMITTED,
     LOCAL_TIERED_STORAGE,
     WATERMARK,
@@ -24,11 +29,6 @@ from seglog.format.tier_names import (
     parse_partition_number,
     parse_tiered_topic,
 )
-from seglog.model import TopicPartition
-from seglog.remote_path import SNAPSHOT_MARK, WEB_SERVERS, RemotePath
-from seglog.scan.listing import listed
-from seglog.storage import links
-from seglog.storage.filesystem import FileStatus, FileSystem
 
 if TYPE_CHECKING:
     from seglog_stores.formats.log_manifest import ManifestPartition

@@ -12,11 +12,11 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from seglog.format.tier_names import ObjectKind, ObjectName, TieredDirectory
 from seglog.format.wire import WireError
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileSystem
 from seglog_stores.formats.tier_manifest import CustomMetadata, RemoteSegment, parse_custom_metadata
+from seglog_stores.formats.tier_names import ObjectKind, ObjectName, TieredDirectory
 from seglog_stores.tiers.contents import WholeObject
 from seglog_stores.tiers.metadata import RemoteLogs
 from seglog_stores.tiers.recognition import TierPlace

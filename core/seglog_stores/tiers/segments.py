@@ -22,13 +22,13 @@ from typing import TypeVar
 from seglog.errors import ConfigError, CorruptCheckpointError, CorruptTierError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, FileState, parse_file_name
-from seglog.format.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
 from seglog.layout import OFFSET_INDEX_ENTRY
 from seglog.locations import parse_location
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog_stores.formats.tier_keys import DataKey, PrivateKey
 from seglog_stores.formats.tier_manifest import MANIFEST_BYTES_LIMIT, Section, SegmentManifest, parse_manifest
+from seglog_stores.formats.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
 from seglog_stores.tiers.contents import (
     ChunkCache,
     ChunkedLog,

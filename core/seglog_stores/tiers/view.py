@@ -30,10 +30,10 @@ from pathlib import Path
 
 from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.format.tier_names import COMMITTED
 from seglog.storage import links
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.frozen import ViewFileSystem
+from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.tiers.contents import Stored
 from seglog_stores.tiers.manifests import required
 from seglog_stores.tiers.recognition import Recognised, TierPlace, recognise

@@ -19,7 +19,6 @@ from seglog.errors import (
 )
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
-from seglog.format.tier_names import COMMITTED
 from seglog.locations import parse_location
 from seglog.model import TopicPartition
 from seglog.scan.listing import resolve_paths
@@ -30,6 +29,7 @@ from seglog_ask.spark.staged_journal import StreamBatch
 from seglog_ask.spark.write_options import WriteOptions, parse_write_options
 from seglog_ask.table.files import files_of
 from seglog_stores.formats.log_manifest import ManifestPartition, StreamEntry
+from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.tiers.manifests import CommittedLogs, orphans, read_committed
 from seglog_stores.tiers.publishing import commit

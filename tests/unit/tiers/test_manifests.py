@@ -10,13 +10,13 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import CorruptRecordError, CorruptTierError, NotALogError, RefusedError, UnsupportedError
 from seglog.format.checkpoint import parse_offset_checkpoint
-from seglog.format.tier_names import COMMITTED
 from seglog.layout import PARTITION_LEADER_EPOCH_OFFSET
 from seglog.model import TopicPartition
 from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
 from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog_stores.formats.log_manifest import manifest_name, parse_log_manifest
+from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.remote.routing import files_with, shared_remote_files
 from seglog_stores.remote.settings import StoreSettings

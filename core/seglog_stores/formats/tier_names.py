@@ -26,8 +26,10 @@ COMMITTED = "_seglog"  # holds seglog's own manifests; Hadoop and Spark ignore n
 _ID = "[A-Za-z0-9_-]{22}"
 _DIRECTORY = re.compile(rf"(.+)-({_ID})")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-# Names that occur in the directory of a partition, a topic or a whole tier, but not in a broker's directory.
-OF_A_TIER = re.compile(rf"^[0-9]{{{OFFSET_DIGITS}}}-{_ID}\.|-{_ID}$|^{re.escape(WATERMARK)}$|^{LOCAL_TIERED_STORAGE}$")
+# Matches names that occur in the directory of a partition, a topic or a whole tier, but not in a broker's directory.
+is_of_a_tier = re.compile(
+    rf"^[0-9]{{{OFFSET_DIGITS}}}-{_ID}\.|-{_ID}$|^{re.escape(WATERMARK)}$|^{LOCAL_TIERED_STORAGE}$"
+).search
 _PLACE = re.compile(rf"seglog-{_ID}")
 _WATERMARK = re.compile(rb"([0-9]{20})\s*")
 

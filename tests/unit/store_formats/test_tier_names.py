@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.format.tier_names import (
+from seglog.layout import INT64_MAX
+from seglog.model import TopicPartition
+from seglog_stores.formats.tier_names import (
     ObjectKind,
     ObjectName,
     TieredDirectory,
@@ -16,8 +18,6 @@ from seglog.format.tier_names import (
     parse_tiered_topic,
     parse_watermark,
 )
-from seglog.layout import INT64_MAX
-from seglog.model import TopicPartition
 
 TOPIC_ID, SEGMENT_ID = "AAECAwQFBgcICQoLDA0ODw", "EBESExQVFhcYGRobHB0eHw"
 TOPICS = st.text("ab.-_1", min_size=1, max_size=30).filter(lambda text: text not in (".", ".."))
