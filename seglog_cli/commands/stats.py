@@ -12,7 +12,7 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.look.report.figures import Growth
+    from seglog.look.report.growth import Growth
     from seglog.operations.stats import PartitionStatistics
 
 _PROMETHEUS = "Write gauges for Prometheus to this file. Another kind of file is not replaced."

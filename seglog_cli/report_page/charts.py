@@ -12,7 +12,8 @@ from seglog_cli.progress import bytes_text as size
 from seglog_cli.report_page.words import said
 
 if TYPE_CHECKING:
-    from seglog.look.report.figures import Growth, SegmentFigures
+    from seglog.look.report.figures import SegmentFigures
+    from seglog.look.report.growth import Growth
 
 _STRIP_WIDTH, _STRIP_HEIGHT = 160, 14
 _MOST_SEGMENTS = 48  # of a strip

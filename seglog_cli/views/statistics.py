@@ -15,7 +15,7 @@ from seglog_cli.views.plots import bars, curve
 if TYPE_CHECKING:
     from seglog.look.inspect.sizing import Sizing
     from seglog.look.inspect.statistics import FrequentKey, LogStatistics
-    from seglog.look.report.figures import Growth
+    from seglog.look.report.growth import Growth
 
 _HISTOGRAMS = (
     ("key_sizes", "key sizes (bytes)"),

@@ -30,13 +30,12 @@ from seglog.look.report.concerns import directory_concerns, partition_concerns
 from seglog.look.report.figures import (
     Concern,
     DirectoryFigures,
-    Growth,
     PartitionFigures,
     PastRound,
     Report,
     SettingFigures,
 )
-from seglog.look.report.growth import bytes_of_last_day, growth_of_all
+from seglog.look.report.growth import Growth, bytes_of_last_day, growth_of_all
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.sides import compared
 from seglog.operations.retain import retention_config

@@ -15,8 +15,7 @@ from seglog.errors import NotALogError
 from seglog.log.outline import Checkpoints, outline
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
-from seglog.look.report.figures import Growth
-from seglog.look.report.growth import growth_of
+from seglog.look.report.growth import Growth, growth_of
 from seglog.model import TopicPartition
 from seglog.operations.workspace import CleaningHistory, Round, Workspace, settings_of
 from seglog.scan.listing import (

@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seglog.look.report.growth import Growth
 
 
 class CompactionState(Enum):
@@ -70,15 +73,6 @@ class Retention:
     held_by: str
     why: str
     deleted_state: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Bytes still in the log by the time of their records, at evenly spaced moments from `first_ms` to `last_ms`."""
-
-    first_ms: int
-    last_ms: int
-    bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

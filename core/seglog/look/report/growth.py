@@ -8,18 +8,27 @@ shows how the present bytes came, not how large the log was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from seglog.log.outline import OutlinedLog
-from seglog.look.report.figures import Growth
 
 POINTS = 24  # of one log's curve
 _AXIS_POINTS = 72  # of the curve of all
 _LEFT_OUT = 0.005  # the share of bytes that may lie before the axis, such as those of records with absurd times
 DAY_MS = 86_400_000
 _SHARES = np.linspace(0, 1, POINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Bytes still in the log by the time of their records, at evenly spaced moments from `first_ms` to `last_ms`."""
+
+    first_ms: int
+    last_ms: int
+    bytes: tuple[int, ...]
 
 
 def growth_of(log: OutlinedLog, now_ms: int) -> Growth | None:

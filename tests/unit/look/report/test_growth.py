@@ -9,8 +9,7 @@ import numpy as np
 import seglog
 from seglog.configuration.keys import LogConfig
 from seglog.log.outline import Checkpoints, OutlinedLog, outline
-from seglog.look.report.figures import Growth
-from seglog.look.report.growth import bytes_at, bytes_of_last_day, growth_of, growth_of_all
+from seglog.look.report.growth import Growth, bytes_at, bytes_of_last_day, growth_of, growth_of_all
 from seglog.model import TopicPartition
 from seglog.scan.listing import list_partition
 from seglog.storage.local import LocalFileSystem
