@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seglog_cli import pictures
+from tests.support import pictures
 from tests.support.command_line import ROOT
 
 FOLDER = ROOT / "pictures"
@@ -35,4 +35,4 @@ def test_a_picture_is_whole_and_asks_nobody(path: Path) -> None:
 def test_a_picture_shows_what_the_command_writes_today(name: str, tmp_path: Path) -> None:
     columns, line = pictures.PICTURES[name]
     made = pictures.picture(line, pictures.shown(line, columns, pictures.damaged_copy(tmp_path / "kafka")), columns)
-    assert made == (FOLDER / f"{name}.svg").read_text(), "python -m seglog_cli.pictures makes them anew"
+    assert made == (FOLDER / f"{name}.svg").read_text(), "python -m tests.support.pictures makes them anew"

@@ -11,7 +11,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tests.tidy.sources import PACKAGES
 
 ROOT = Path(__file__).parents[2]
-WRITERS = {f"seglog_cli/{name}.py" for name in ("manual", "manual_text", "pictures", "roff")}  # of pages and pictures
+WRITERS = {f"seglog_cli/{name}.py" for name in ("manual", "manual_text", "roff")}  # of pages
 
 
 def test_a_wheel_holds_the_page_on_dead_clusters_the_manual_pages_and_the_modules() -> None:

@@ -1,6 +1,6 @@
 """Makes the pictures of the terminal in README: runs commands on a pseudo-terminal and draws them with rich as SVG.
 
-    python -m seglog_cli.pictures [DIRECTORY]
+    python -m tests.support.pictures [DIRECTORY]
 
 writes them to `pictures/`. The logs are a copy of a fixture, damaged on the way; nothing else is needed, except for the
 picture of the report's page: without Chromium it stays as it is.
@@ -22,7 +22,7 @@ import tempfile
 import termios
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = ROOT / "fixtures" / "kafka" / "4.3.0" / "clean"
 KEPT = ("customers-0", "orders-none-0", "payments-0", "__consumer_offsets-0", "__transaction_state-0")
 NOW = "2026-11-22T00:00:00Z"
@@ -165,7 +165,7 @@ def picture(line: str, text: str, columns: int) -> str:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m seglog_cli.pictures", description="Writes README's pictures.")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.pictures", description="Writes README's pictures.")
     parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "pictures")
     for path in write(parser.parse_args().directory):
         sys.stdout.write(f"{path}\n")
