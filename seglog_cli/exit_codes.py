@@ -6,51 +6,35 @@ The codes are a contract with scripts.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
     """The exit code of the process; `meaning` is its explanation in the manual."""
 
-    DONE = 0
-    FOUND = 1
-    USAGE = 2
-    INCOMPLETE = 3
-    REPAIRED = 4
-    REPAIRED_IN_PART = 5
-    NOT_A_LOG = 10
-    LOCKED = 11
-    REFUSED = 12
-    UNSUPPORTED = 13
-    INTERNAL = 70
-    IO_ERROR = 74
-    HUNG_UP = 129
-    INTERRUPTED = 130
-    PIPE_CLOSED = 141
-    TERMINATED = 143
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self]
+    def __new__(cls, code: int, meaning: str) -> Self:
+        made = int.__new__(cls, code)
+        made._value_, made.meaning = code, meaning
+        return made
 
-
-_MEANINGS = {
-    ExitCode.DONE: "done, and nothing is wrong",
-    ExitCode.FOUND: "something was found: damage, a difference, or with --check a plan that is not empty",
-    ExitCode.USAGE: "wrong usage: an option, a configuration key or an input line",
-    ExitCode.INCOMPLETE: "incomplete: some of the input could not be read",
-    ExitCode.REPAIRED: "damage was found and all of it repaired",
-    ExitCode.REPAIRED_IN_PART: "damage was found and partly repaired",
-    ExitCode.NOT_A_LOG: "no Kafka log at this path",
-    ExitCode.LOCKED: "locked by a broker or by another seglog",
-    ExitCode.REFUSED: "refused: not enough disk or memory, a safety check, or records that the log does not accept",
-    ExitCode.UNSUPPORTED: "an unsupported format, codec or feature, or an extra that is not installed",
-    ExitCode.INTERNAL: "an internal error: a bug in seglog",
-    ExitCode.IO_ERROR: "an error of the operating system while reading or writing",
-    ExitCode.HUNG_UP: "the terminal is gone (SIGHUP); what is on disk is consistent",
-    ExitCode.INTERRUPTED: "interrupted (SIGINT); what is on disk is consistent",
-    ExitCode.PIPE_CLOSED: "the reader of the output closed the pipe",
-    ExitCode.TERMINATED: "terminated (SIGTERM); what is on disk is consistent",
-}
+    DONE = 0, "done, and nothing is wrong"
+    FOUND = 1, "something was found: damage, a difference, or with --check a plan that is not empty"
+    USAGE = 2, "wrong usage: an option, a configuration key or an input line"
+    INCOMPLETE = 3, "incomplete: some of the input could not be read"
+    REPAIRED = 4, "damage was found and all of it repaired"
+    REPAIRED_IN_PART = 5, "damage was found and partly repaired"
+    NOT_A_LOG = 10, "no Kafka log at this path"
+    LOCKED = 11, "locked by a broker or by another seglog"
+    REFUSED = 12, "refused: not enough disk or memory, a safety check, or records that the log does not accept"
+    UNSUPPORTED = 13, "an unsupported format, codec or feature, or an extra that is not installed"
+    INTERNAL = 70, "an internal error: a bug in seglog"
+    IO_ERROR = 74, "an error of the operating system while reading or writing"
+    HUNG_UP = 129, "the terminal is gone (SIGHUP); what is on disk is consistent"
+    INTERRUPTED = 130, "interrupted (SIGINT); what is on disk is consistent"
+    PIPE_CLOSED = 141, "the reader of the output closed the pipe"
+    TERMINATED = 143, "terminated (SIGTERM); what is on disk is consistent"
 
 
 class TerminatedError(KeyboardInterrupt):

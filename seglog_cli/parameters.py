@@ -35,17 +35,29 @@ Convert = Callable[[Any], Any]
 _COMMENT = re.compile(r"--(?:\s|[^\n=]*\n)")  # of SQL
 
 
-class PlainCommand(TyperCommand):
-    """A command whose parameters convert their own values."""
+class _Plain:
+    """What a command and a group of commands have in common, in front of Typer's class."""
+
+    params: list[Any]
+    help: str | None
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Replaces the converters when all parameters are there."""
+        """Replaces the converters when all parameters are there: those for completion are added last."""
         _simplify(self.params)
-        return super().make_context(*arguments, **options)
+        return super().make_context(*arguments, **options)  # type: ignore[misc]
 
     def make_parser(self, context: Any) -> Any:
         """Returns a parser that refuses an option given twice."""
-        return _without_repeats(super().make_parser(context), context)
+        return _without_repeats(super().make_parser(context), context)  # type: ignore[misc]
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Returns the summary as a shell shows it, whatever its length."""
+        del limit
+        return whole(" ".join((self.help or "").split("\n\n")[0].split()))
+
+
+class PlainCommand(_Plain, TyperCommand):
+    """A command whose parameters convert their own values."""
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
         """Takes a query that begins with a comment for what it is, not for an option."""
@@ -53,23 +65,9 @@ class PlainCommand(TyperCommand):
             arguments = [f"\n{one}" if _COMMENT.match(one) else one for one in arguments]
         return super().parse_args(context, arguments)
 
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Returns the summary as a shell shows it, whatever its length."""
-        del limit
-        return _summary(self.help)
 
-
-class PlainGroup(TyperGroup):
+class PlainGroup(_Plain, TyperGroup):
     """A group of commands whose own parameters convert their own values."""
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Replaces the converters when all parameters are there: those for completion are added last."""
-        _simplify(self.params)
-        return super().make_context(*arguments, **options)
-
-    def make_parser(self, context: Any) -> Any:
-        """Returns a parser that refuses an option given twice."""
-        return _without_repeats(super().make_parser(context), context)
 
     def resolve_command(self, context: Any, arguments: list[str]) -> Any:
         """Names the command that does what other tools have this name for."""
@@ -77,11 +75,6 @@ class PlainGroup(TyperGroup):
         if meant and arguments[0] not in self.commands and not context.resilient_parsing:
             raise UsageError(f"No such command '{arguments[0]}': that is seglog {meant} (see seglog --help)")
         return super().resolve_command(context, arguments)
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Returns the summary as a shell shows it, whatever its length."""
-        del limit
-        return _summary(self.help)
 
 
 def _without_repeats(parser: Any, context: Any) -> Any:
@@ -107,10 +100,6 @@ def _without_repeats(parser: Any, context: Any) -> Any:
 
     parser.parse_args = parse_once
     return parser
-
-
-def _summary(help_text: str | None) -> str:
-    return whole(" ".join((help_text or "").split("\n\n")[0].split()))
 
 
 def with_default(name: str) -> type[PlainGroup]:

@@ -142,14 +142,8 @@ class PlainProgress(Progress):
         self._console.say(f"{self.title}: {self.text()}")
 
 
-class JsonProgress(Progress):
+class JsonProgress(PlainProgress):
     """Writes a JSON line to stderr every ten seconds."""
-
-    interval = _PLAIN_SECONDS
-
-    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
-        super().__init__(title, total, unit)
-        self._console = console
 
     def draw(self) -> None:
         left = self.pace.left(self.total)

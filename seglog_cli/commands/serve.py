@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
-from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, command, one_of, option, parsed, takes_urls
+from seglog_cli.services import SIGNALS
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from seglog_rescue.serve.catalog import UnservedPartition
     from seglog_rescue.serve.endpoint import Address, ConnectionEnd, Endpoint
 
-_EXITS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _MOST_PORT = 65535
 
@@ -127,7 +125,7 @@ def run(
             )
         )
     session.console.message("stopped")
-    return _EXITS[received]
+    return SIGNALS[received]
 
 
 def _address(text: str) -> Address:
