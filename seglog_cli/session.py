@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.operations.workspace import Sources, Workspace
     from seglog.repairs.undo.journal import RunRecord
-    from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
     from seglog.storage.traffic import Traffic
     from seglog_cli.progress import Progress, ProgressChoice
@@ -110,6 +109,12 @@ class Session:
         from seglog.storage.routing import machine_files
 
         return machine_files()
+
+    def looking(self, fs: FileSystem) -> Session:
+        """Returns this session with other files."""
+        seeing = replace(self)
+        seeing.__dict__["fs"] = fs
+        return seeing
 
     @property
     def clock(self) -> Clock:
@@ -257,12 +262,6 @@ class Session:
 
         return OF_PROCESS if OF_PROCESS.requests else None
 
-    def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
-        """Returns `config_of` for the log directory that a path is in."""
-        from seglog.scan.listing import log_directory_of
-
-        return self.config_of(log_directory_of(target), sources)
-
     def progress(self, title: str, total: int | None = None, unit: str = "") -> Progress:
         """Opens a progress display on stderr, as chosen by `--progress`; without a `unit` it counts bytes."""
         from seglog_cli.progress import open_progress
@@ -281,9 +280,7 @@ class Session:
             from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
             progress.total = sum(map(self._log_bytes, logs))
-            metered = replace(self)
-            metered.__dict__["fs"] = GatedFileSystem(self.fs, ReadMeter(progress.advance, progress.wait))
-            yield metered
+            yield self.looking(GatedFileSystem(self.fs, ReadMeter(progress.advance, progress.wait)))
 
     def _log_bytes(self, path: Path) -> int:
         from seglog.errors import NotALogError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -74,9 +74,7 @@ class Tiers(OptionGroup):
             for name in self.given:
                 raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
             return session, list(paths)
-        looking = replace(session)
-        looking.__dict__["fs"] = shown[0]
-        return looking, shown[1]
+        return session.looking(shown[0]), shown[1]
 
     def hear(self, session: Session, remarks: Iterable[Remark]) -> None:
         """Reports remarks about a tier, each one once."""

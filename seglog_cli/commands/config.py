@@ -60,14 +60,14 @@ def show(
     from seglog.configuration.settings import topic_of
     from seglog.configuration.writers import IN_ZOOKEEPER, release_for
     from seglog.operations.workspace import Sources
-    from seglog.scan.listing import refuse_file, resolve_path
+    from seglog.scan.listing import log_directory_of, refuse_file, resolve_path
     from seglog_cli.views.settings import show_settings
 
     (path,) = session.paths_or_here(None if path is None else [path])
     target = resolve_path(session.fs, path)
     refuse_file(target)
     topic = topic_of(target)
-    settings = session.config_of_target(target, Sources(metadata_directory=metadata_dir))
+    settings = session.config_of(log_directory_of(target), Sources(metadata_directory=metadata_dir))
     release = release_for(settings.writer, kafka_named(kafka_version))
     show_settings(session.console, topic, of_release(settings.resolve(topic), release), every)
     if settings.writer is not None and settings.writer.is_unusual:

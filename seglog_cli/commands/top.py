@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,9 @@ from seglog_cli.session import Session
 from seglog_cli.views.watching import COLUMNS, NAMED, SORTS, fitting, partitions_table, segments_table
 
 if TYPE_CHECKING:
+    from seglog.configuration.settings import DirectorySettings
     from seglog.look.report.figures import PartitionFigures
+    from seglog.look.report.partition_figures import Surrounding
     from seglog.look.report.watch import Watch, WatchedPartition
     from seglog_cli.terminal import Screen
 
@@ -25,6 +27,7 @@ _DETAIL_SECONDS = 0.012  # of CPU time at each look, for details that are old
 _FIRST_SECONDS = 0.1  # the same, for rows on the screen that have none yet
 _SORT_DETAIL_SECONDS = 0.2  # where all partitions must be known because they are sorted by a detail
 _SOON_SECONDS = 0.02  # the wait while rows on the screen lack details
+_CHECKPOINTS_SECONDS = 5  # after so long, the checkpoints of a log directory are read again
 _PLAIN_ROWS = 40
 _HELP = "s sort  r reverse  / filter  ↑↓ enter segments  p pause  q quit"
 
@@ -102,36 +105,31 @@ class _Details:
     """Gathers the details of a partition. The configuration of a log directory is read when it is first needed."""
 
     def __init__(self, session: Session, metadata_dir: Path | None) -> None:
-        self._session, self._metadata_dir = session, metadata_dir
-        self._around: dict[str, tuple[float, Any]] = {}
+        from seglog.storage.untouched import UntouchedFileSystem
+
+        self._session, self._metadata_dir = session.looking(UntouchedFileSystem()), metadata_dir
+        self._around: dict[str, tuple[float, Surrounding]] = {}
+        self._settings: dict[str, DirectorySettings] = {}
 
     def __call__(self, partition: WatchedPartition) -> PartitionFigures | None:
         from seglog.operations.watch import details
 
-        return details(self._fs, partition, self._surroundings(partition.directory))
+        return details(self._session.fs, partition, self._surroundings(partition.directory))
 
-    @property
-    def _fs(self) -> Any:
-        from seglog.storage.untouched import UntouchedFileSystem
-
-        return UntouchedFileSystem()
-
-    def _surroundings(self, directory: str) -> Any:
+    def _surroundings(self, directory: str) -> Surrounding:
         """The checkpoints of a log directory, read anew after some seconds, and its configuration, read once."""
         from seglog.operations.watch import surroundings
         from seglog.operations.workspace import Sources
 
-        now = self._session.clock.monotonic()
-        around = self._around.get(directory)
-        if around is None or now - around[0] > 5:
-            settings = None if around is None else around[1].settings
-            if settings is None:
-                quiet = replace(self._session)
-                quiet.__dict__["fs"] = self._fs
-                settings = quiet.config_of(Path(directory), Sources(metadata_directory=self._metadata_dir), tell=False)
-            around = now, surroundings(self._fs, Path(directory), settings, self._session.clock.now_ms())
-            self._around[directory] = around
-        return around[1]
+        session, now = self._session, self._session.clock.monotonic()
+        read, around = self._around.get(directory, (0.0, None))
+        if around is None or now - read > _CHECKPOINTS_SECONDS:
+            if directory not in self._settings:
+                sources = Sources(metadata_directory=self._metadata_dir)
+                self._settings[directory] = session.config_of(Path(directory), sources, tell=False)
+            around = surroundings(session.fs, Path(directory), self._settings[directory], session.clock.now_ms())
+            self._around[directory] = now, around
+        return around
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,8 +112,8 @@ def run(
         quarantine=quarantine,
         beside=into[1:],
     )
-    looking = replace(session)
-    looking.__dict__["fs"], request = TransplantRequest.seeing_snapshots(session.fs, sources, into[0], keywords)
+    fs, request = TransplantRequest.seeing_snapshots(session.fs, sources, into[0], keywords)
+    looking = session.looking(fs)
     if dry_run:
         show_plans(session.console, _planned(looking, request))
         return ExitCode.DONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -19,15 +18,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.verification.surroundings import read_surroundings
 
 
-@dataclass(frozen=True)
-class WatchedDirectory:
-    """A log directory's configuration, and its checkpoints as they are now."""
-
-    settings: DirectorySettings
-    around: Surrounding
-
-
-def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, now_ms: int) -> WatchedDirectory:
+def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, now_ms: int) -> Surrounding:
     """Reads a log directory's checkpoints. Unreadable ones count as empty, as `verify` tells."""
     found = read_surroundings(fs, directory, ask_readers=False, goes_on=lambda _error: True)
 
@@ -35,17 +26,16 @@ def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, n
     def rules(topic: str) -> TopicRules:
         return topic_rules(settings, topic)
 
-    around = Surrounding(str(directory), "", rules, Checkpoints(found.offsets), now_ms)
-    return WatchedDirectory(settings, around)
+    return Surrounding(str(directory), "", rules, Checkpoints(found.offsets), now_ms)
 
 
-def details(fs: FileSystem, one: WatchedPartition, known: WatchedDirectory) -> PartitionFigures | None:
+def details(fs: FileSystem, one: WatchedPartition, around: Surrounding) -> PartitionFigures | None:
     """Returns the figures of a partition, None if it is gone by now. Raises OSError if it cannot be read."""
     path = Path(one.path)
     name = parse_partition_directory(path.name)
     if name is None:
         return None
     try:
-        return partition_figures(fs, PartitionDirectory(path, name.topic_partition, name.state), known.around)
+        return partition_figures(fs, PartitionDirectory(path, name.topic_partition, name.state), around)
     except (FileNotFoundError, NotALogError):
         return None
