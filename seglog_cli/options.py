@@ -1,6 +1,6 @@
 """The options that every command takes, the decorator that adds them, and shared parameter types.
 
-    @command
+    @command()
     def ls(session: Session, paths: Paths) -> int: …
 
 A command declares its own parameters. `command` adds the common ones after them, builds the `Session`, runs the
@@ -41,7 +41,6 @@ class _Labelled(Protocol):
     def label(self) -> str: ...
 
 
-Command = TypeVar("Command", bound=Callable[..., int | None])
 Value = TypeVar("Value")
 Member = TypeVar("Member", bound=_Labelled)
 
@@ -284,22 +283,6 @@ COMMON_OPTIONS = tuple(_COMMON)
 CONTEXT: dict[str, Any] = {"help_option_names": []}  # `HelpOption` takes the place of Typer's --help
 
 
-def takes_urls(
-    *names: str, only_with: Sequence[str] = (), not_with: Sequence[str] = ()
-) -> Callable[[Command], Command]:
-    """Marks the parameters of a command that may be URLs, because the command only reads there.
-
-    `only_with` names flags of which one must be given so that the command only reads; `not_with` names flags that make
-    it write.
-    """
-
-    def mark(function: Command) -> Command:
-        _URLS[function] = _Urls(names, only_with, not_with)
-        return function
-
-    return mark
-
-
 @dataclass(frozen=True, slots=True)
 class _Urls:
     names: Sequence[str]
@@ -307,14 +290,10 @@ class _Urls:
     not_with: Sequence[str]
 
 
-_URLS: dict[Callable[..., int | None], _Urls] = {}
-
-
-def _named_paths(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> Iterator[Path]:
+def _named_paths(urls: _Urls, arguments: Mapping[str, Any]) -> Iterator[Path]:
     """Yields the local paths among the arguments. Raises UsageError for a URL where the command would write."""
     from seglog.remote_path import RemotePath
 
-    urls = _URLS.get(function, _Urls((), (), ()))
     lacks = [f"--{name.replace('_', '-')}" for name in urls.only_with if not any(map(arguments.get, urls.only_with))]
     writes = [f"--{name.replace('_', '-')}" for name in urls.not_with if arguments.get(name)]
     for name, value in arguments.items():
@@ -330,12 +309,11 @@ def _named_paths(function: Callable[..., int | None], arguments: Mapping[str, An
                 raise UsageError(f"{path}: this needs a local directory, not a URL ({hint}): copy it to a disk first")
 
 
-def _only_reads(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> bool:
+def _only_reads(urls: _Urls, arguments: Mapping[str, Any]) -> bool:
     """True for a command that changes no log with these arguments."""
-    urls = _URLS.get(function)
     if any(arguments.get(name) for name in ("dry_run", "check")):
         return True
-    return urls is not None and not urls.only_with and not any(map(arguments.get, urls.not_with))
+    return bool(urls.names) and not urls.only_with and not any(map(arguments.get, urls.not_with))
 
 
 @contextlib.contextmanager
@@ -350,11 +328,20 @@ def _told_of_interrupts(session: Session, only_reads: bool) -> Iterator[None]:
         raise
 
 
-def command(function: Callable[..., int | None]) -> Callable[..., None]:
+def command(
+    *, urls: Sequence[str] = (), only_with: Sequence[str] = (), not_with: Sequence[str] = ()
+) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
     The function returns its exit code (None: 0). Its docstring is the text of `--help` and of its manual page.
+
+    `urls` are the parameters that may be URLs, because the command only reads there. `only_with` names flags of which
+    one must be given so that the command only reads; `not_with` names flags that make it write.
     """
+    return functools.partial(_made, urls=_Urls(urls, only_with, not_with))
+
+
+def _made(function: Callable[..., int | None], urls: _Urls) -> Callable[..., None]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     groups = {p.name for p in own if isinstance(p.annotation, type) and issubclass(p.annotation, OptionGroup)}
     declared = {
@@ -372,8 +359,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 given = {option.name: _absolute(values[option.name], now_ms) for option in declared[parameter.name]}
                 in_group = parameter.name in groups
                 arguments[parameter.name] = parameter.annotation(**given) if in_group else given[parameter.name]
-            session.named.extend(_named_paths(function, arguments))
-            with _told_of_interrupts(session, _only_reads(function, arguments)):
+            session.named.extend(_named_paths(urls, arguments))
+            with _told_of_interrupts(session, _only_reads(urls, arguments)):
                 code = function(session, **arguments)
             session.tell_unused()
             return code

@@ -34,7 +34,7 @@ _LEAST_WAIT_MS = 1
 _LONGEST_WAIT_MS = 200  # after such a pause, the records read so far are appended without waiting for a full batch
 
 
-@command
+@command()
 def run(
     session: Session,
     partition: Partition,

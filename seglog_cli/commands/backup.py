@@ -25,7 +25,6 @@ from seglog_cli.options import (
     option,
     parsed,
     size_option,
-    takes_urls,
     time_option,
 )
 from seglog_cli.parameters import PlainCommand, with_default
@@ -57,8 +56,7 @@ def group(show_help: HelpOption = False) -> None:
 
 
 @app.command("create", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("to")
+@command(urls=["to"])
 def create(
     session: Session,
     log_directories: Annotated[list[Path], argument("LOGDIR", "Log directories of one broker; only read.")],
@@ -248,8 +246,7 @@ def show_outcome(
 
 
 @app.command("list", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("repository")
+@command(urls=["repository"])
 def list_(session: Session, repository: RepositoryPlace) -> int:
     """Lists the snapshots in a repository, the oldest first.
 
@@ -322,8 +319,7 @@ def _snapshot_fields(snapshot: SnapshotSummary) -> dict[str, Any]:
 
 
 @app.command("verify", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("repository")
+@command(urls=["repository"])
 def verify(
     session: Session,
     repository: RepositoryPlace,
@@ -370,8 +366,7 @@ def verify(
 
 
 @app.command("restore", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("repository")
+@command(urls=["repository"])
 def restore(
     session: Session,
     repository: RepositoryPlace,
@@ -421,8 +416,7 @@ def restore(
 
 
 @app.command("prune", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("repository")
+@command(urls=["repository"])
 def prune(
     session: Session,
     repository: RepositoryPlace,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.commands.redact import ChosenErasure
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import DryRun, argument, command, flag, option, takes_urls
+from seglog_cli.options import DryRun, argument, command, flag, option
 from seglog_cli.session import Session, return_large_blocks
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def opened_repository(place: Path) -> Repository:
     return opened(machine_files(), place)
 
 
-@command
-@takes_urls("repository")
+@command(urls=["repository"])
 def redact(
     session: Session,
     repository: RepositoryPlace,

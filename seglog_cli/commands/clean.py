@@ -21,7 +21,6 @@ from seglog_cli.options import (
     flag,
     option,
     size_option,
-    takes_urls,
 )
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -104,8 +103,7 @@ class Rounds(OptionGroup):
         )
 
 
-@command
-@takes_urls("paths", "metadata_dir", only_with=["dry_run", "check"])
+@command(urls=["paths", "metadata_dir"], only_with=["dry_run", "check"])
 def run(
     session: Session,
     paths: Directories,

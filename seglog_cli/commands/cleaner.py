@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seglog.operations.cleaner import CleanerService, PassOutcome
 
 
-@command
+@command()
 def run(
     session: Session,
     log_directory: LogDirectoryPath,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.help_option import HelpOption
-from seglog_cli.options import CONTEXT, MetadataDirectory, SpokenFor, argument, command, flag, kafka_named, takes_urls
+from seglog_cli.options import CONTEXT, MetadataDirectory, SpokenFor, argument, command, flag, kafka_named
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.session import Session
 
@@ -24,8 +24,7 @@ def group(show_help: HelpOption = False) -> None:
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("path", "metadata_dir")
+@command(urls=["path", "metadata_dir"])
 def show(
     session: Session,
     path: Annotated[

@@ -11,14 +11,13 @@ import typer
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, codec_option, command, labelled, option, takes_urls
+from seglog_cli.options import Partition, codec_option, command, labelled, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 
-@command
-@takes_urls("partition")
+@command(urls=["partition"])
 def run(
     session: Session,
     partition: Partition,

@@ -11,7 +11,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console, key_fields
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import SkippedPartitions, UsageError
-from seglog_cli.options import argument, command, one_of, option, size_option, takes_urls
+from seglog_cli.options import argument, command, one_of, option, size_option
 from seglog_cli.selecting import DifferenceLimit, Wanted
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -26,8 +26,7 @@ Copies = Annotated[list[Path], argument("COPY", "Copies of a partition, or log d
 ComparedLevel = Annotated[str, option("--level", "bytes|batches|view", "What to compare.")]
 
 
-@command
-@takes_urls("copies")
+@command(urls=["copies"])
 def run(
     session: Session,
     copies: Copies,

@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import GRAVITIES, CodeGroup, DiagnosesShown, Grouped, RowLook
-from seglog_cli.options import SpokenFor, argument, command, flag, kafka_named, takes_urls
+from seglog_cli.options import SpokenFor, argument, command, flag, kafka_named
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.views.findings import show_group
@@ -22,8 +22,7 @@ _STEPS_SHOWN = 8
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 
 
-@command
-@takes_urls("log_directories")
+@command(urls=["log_directories"])
 def run(
     session: Session,
     log_directories: Annotated[

@@ -6,15 +6,14 @@ from typing import Annotated
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Paths, command, flag, takes_urls
+from seglog_cli.options import Paths, command, flag
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.valuing import ShownAs, tell_values
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Paths,

@@ -14,7 +14,7 @@ DecoderClass = Annotated[
 ]
 
 
-@command
+@command()
 def run(
     session: Session,
     files: Annotated[str, option("--files", "FILE,…", "The files to show, separated by commas.")],

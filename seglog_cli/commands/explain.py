@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
-from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag, takes_urls
+from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 
 
-@command
-@takes_urls("partition", "metadata_dir")
+@command(urls=["partition", "metadata_dir"])
 def run(
     session: Session,
     partition: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, one_of, option, takes_urls
+from seglog_cli.options import argument, command, flag, one_of, option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -25,8 +25,7 @@ FORMATS = ("jsonl", "csv", "parquet")
 EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
-@command
-@takes_urls("path")
+@command(urls=["path"])
 def run(
     session: Session,
     path: Annotated[Path, argument("PATH", "A partition directory, LOGDIR/TOPIC, or one .log file.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, option, takes_urls
+from seglog_cli.options import argument, command, flag, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from seglog_stores.operations.fetch import Fetched
 
 
-@command
-@takes_urls("sources")
+@command(urls=["sources"])
 def run(
     session: Session,
     sources: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Paths, command, flag, one_of, option, takes_urls, time_option
+from seglog_cli.options import Paths, command, flag, one_of, option, time_option
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
@@ -26,8 +26,7 @@ _GROUPS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "USED-BY")
 _OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED", "CONSUMER-ID")
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Paths,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from seglog_cli.options import argument, command, option, size_option, takes_urls
+from seglog_cli.options import argument, command, option, size_option
 from seglog_cli.selecting import BytesAs, Isolation, RecordLimit, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
@@ -18,8 +18,7 @@ from seglog_cli.valuing import ShownAs, tell_values
 MEMORY_BYTES = 64 << 20
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Annotated[list[Path], argument("PATH", "Partition directories, LOGDIR/TOPIC, or log directories.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.failures import SkippedPartitions
-from seglog_cli.options import PathsHere, command, flag, one_of, option, takes_urls
+from seglog_cli.options import PathsHere, command, flag, one_of, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Cell, Layout, number_cell, time_cell
@@ -37,8 +37,7 @@ SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
 }
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: PathsHere = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import argument, command, offset_option, option, takes_urls
+from seglog_cli.options import argument, command, offset_option, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _LISTED = {
 _SHOWN_EMPTY = frozenset({"isr"})  # an empty ISR matters
 
 
-@command
-@takes_urls("path", "diff")
+@command(urls=["path", "diff"])
 def run(
     session: Session,
     path: Annotated[Path, argument("PATH", "A controller's log directory, its __cluster_metadata-0, or a snapshot.")],

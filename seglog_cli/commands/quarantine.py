@@ -35,7 +35,7 @@ def group(show_help: HelpOption = False) -> None:
 
 
 @app.command("ls", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def ls(
     session: Session,
     path: Annotated[Path | None, argument("PATH", "A log directory, a partition, or a quarantine.")] = None,
@@ -54,7 +54,7 @@ def ls(
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
     """Shows a run's changes, file by file.
 
@@ -69,7 +69,7 @@ def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
 
 
 @app.command("restore", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def restore(
     session: Session,
     name: Run,
@@ -97,7 +97,7 @@ def restore(
 
 
 @app.command("purge", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def purge(
     session: Session,
     name: Run,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, size_option, takes_urls
+from seglog_cli.options import Partition, command, size_option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@command
-@takes_urls("partition")
+@command(urls=["partition"])
 def run(
     session: Session,
     partition: Partition,

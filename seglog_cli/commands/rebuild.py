@@ -21,7 +21,7 @@ _SNAPSHOTS = 2  # one snapshot, in the two places where a controller may look fo
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 
 
-@command
+@command()
 def run(
     session: Session,
     directories: Annotated[

@@ -15,7 +15,6 @@ from seglog_cli.options import (
     check_keeping,
     command,
     offset_option,
-    takes_urls,
 )
 from seglog_cli.session import Session
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from seglog.operations.recover import RecoveryRequest
 
 
-@command
-@takes_urls("path", only_with=["dry_run", "check"])
+@command(urls=["path"], only_with=["dry_run", "check"])
 def run(
     session: Session,
     path: OnePath,

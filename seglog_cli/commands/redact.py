@@ -23,7 +23,6 @@ from seglog_cli.options import (
     flag,
     one_of,
     option,
-    takes_urls,
 )
 from seglog_cli.session import Session
 
@@ -139,8 +138,7 @@ class ErasureOptions(ChosenErasure):
         return self.requested(session, dry_run=dry_run, replicas=self.replicas, tiers_done=self.tiers_done)
 
 
-@command
-@takes_urls("backups")
+@command(urls=["backups"])
 def run(
     session: Session,
     paths: Directories,

@@ -8,7 +8,7 @@ from seglog_cli.options import DryRun, OnePath, command
 from seglog_cli.session import Session
 
 
-@command
+@command()
 def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
     """Rebuilds indexes, snapshots and leader epochs from the records.
 

@@ -7,7 +7,7 @@ from seglog_cli.options import DryRun, Paths, Quarantine, RepairOnly, RepairPoli
 from seglog_cli.session import Session
 
 
-@command
+@command()
 def run(
     session: Session,
     paths: Paths,

@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, command, flag, option, require_servers, size_option, takes_urls
+from seglog_cli.options import Directories, DryRun, command, flag, option, require_servers, size_option
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from seglog_rescue.serve.replay.state import ReplayState
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Directories,

@@ -10,7 +10,7 @@ from seglog_cli.commands.rebuild import nodes_of
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, option, takes_urls
+from seglog_cli.options import argument, command, flag, option
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout, time_cell
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _HEADING = ("PARTITION", "BROKER", "LOG-END-OFFSET", "WHY", "LOSES", "OTHER BROKERS LOSE")
 
 
-@command
-@takes_urls("sources", "metadata")
+@command(urls=["sources", "metadata"])
 def run(
     session: Session,
     sources: Annotated[

@@ -9,7 +9,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import MetadataDirectory, PathsHere, command, flag, option, takes_urls
+from seglog_cli.options import MetadataDirectory, PathsHere, command, flag, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from seglog.look.report.figures import Report
 
 
-@command
-@takes_urls("paths", "metadata_dir")
+@command(urls=["paths", "metadata_dir"])
 def run(
     session: Session,
     paths: PathsHere = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seglog_rescue.operations.restore import RestoredPartition, RestorePlan
 
 
-@command
+@command()
 def run(
     session: Session,
     sources: Annotated[

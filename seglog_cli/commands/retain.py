@@ -18,7 +18,6 @@ from seglog_cli.options import (
     duration_option,
     option,
     size_option,
-    takes_urls,
 )
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 _HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
 
 
-@command
-@takes_urls("paths", only_with=["dry_run", "check"])
+@command(urls=["paths"], only_with=["dry_run", "check"])
 def run(
     session: Session,
     paths: Directories,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, option, size_option, takes_urls
+from seglog_cli.options import Paths, command, flag, option, size_option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -29,8 +29,7 @@ _LOG_FIELDS = (
 )
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Paths,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, option, takes_urls
+from seglog_cli.options import argument, command, flag, option
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from seglog_ask.values.schemas import Schema
 
 
-@command
-@takes_urls("path")
+@command(urls=["path"])
 def run(
     session: Session,
     path: Annotated[Path, argument("PATH", "A log directory with _schemas-0, this partition, or a .log file of it.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, command, one_of, option, parsed, takes_urls
+from seglog_cli.options import Directories, command, one_of, option, parsed
 from seglog_cli.services import SIGNALS
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -25,8 +25,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 _MOST_PORT = 65535
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Directories,

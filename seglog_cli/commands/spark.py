@@ -32,7 +32,6 @@ from seglog_cli.options import (
     labelled,
     one_of,
     option,
-    takes_urls,
 )
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.selecting import Chosen, DifferenceLimit, Isolation, Wanted
@@ -93,8 +92,7 @@ def group(show_help: HelpOption = False) -> None:
 
 
 @app.command("verify", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def verify(
     session: Session,
     paths: Paths,
@@ -135,8 +133,7 @@ def verify(
 
 
 @app.command("stats", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def stats(
     session: Session,
     paths: Paths,
@@ -186,7 +183,7 @@ def stats(
 
 
 @app.command("redact", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def redact(
     session: Session,
     paths: Directories,
@@ -212,8 +209,7 @@ def redact(
 
 
 @app.command("clean", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("paths", "output", only_with=["output"])
+@command(urls=["paths", "output"], only_with=["output"])
 def clean(
     session: Session,
     paths: Directories,
@@ -279,8 +275,7 @@ def clean(
 
 
 @app.command("export", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def export(
     session: Session,
     paths: Paths,
@@ -317,8 +312,7 @@ def export(
 
 
 @app.command("latest", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def latest(
     session: Session,
     paths: Paths,
@@ -366,8 +360,7 @@ def latest(
 
 
 @app.command("diff", cls=PlainCommand, context_settings=CONTEXT)
-@command
-@takes_urls("copies")
+@command(urls=["copies"])
 def diff(
     session: Session,
     copies: Copies,
@@ -412,7 +405,7 @@ def diff(
 
 
 @app.command("conf", cls=PlainCommand, context_settings=CONTEXT)
-@command
+@command()
 def conf(
     session: Session,
     cores: Annotated[int, option("--cores", "N", "The cores of each executor.", least=1)] = 4,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.escaping import json_text
 from seglog.units import count_text
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, one_of, option, size_option, takes_urls
+from seglog_cli.options import argument, command, flag, one_of, option, size_option
 from seglog_cli.selecting import Isolation
 from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
@@ -30,8 +30,7 @@ _ROWS = 1000  # at once; a terminal shows no more
 _NULL = "NULL"
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     query: Annotated[str, argument("QUERY", "A query in DuckDB's SQL; - reads it from standard input.")],

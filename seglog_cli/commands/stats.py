@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.failures import SkippedPartitions, UsageError
-from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option, takes_urls
+from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -52,8 +52,7 @@ class Measures(OptionGroup):
             show_sizing(session.console, measured.sizing)
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Paths,

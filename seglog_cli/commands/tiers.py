@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import argument, command, flag, takes_urls
+from seglog_cli.options import argument, command, flag
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout, number_cell
 from seglog_cli.tiering import Tiers
@@ -21,8 +21,7 @@ _PARTITIONS = ("PARTITION", "LAYOUT", "SEGMENTS", "START", "LAST", "BYTES", "LOC
 _SEGMENTS = ("PARTITION", "START", "LAST", "BYTES", "WHERE", "SEGMENT")
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Annotated[

@@ -32,7 +32,7 @@ _PLAIN_ROWS = 40
 _HELP = "s sort  r reverse  / filter  ↑↓ enter segments  p pause  q quit"
 
 
-@command
+@command()
 def run(
     session: Session,
     paths: Annotated[

@@ -9,7 +9,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError, exit_code_of, message_of
-from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option, takes_urls
+from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from seglog_rescue.transplant.plan import PartitionPlan, TransplantPlan
 
 
-@command
-@takes_urls("sources", "transactions_of")
+@command(urls=["sources", "transactions_of"])
 def run(
     session: Session,
     sources: Annotated[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seglog.repairs.undo.journal import RunRecord
 
 
-@command
+@command()
 def run(
     session: Session,
     partition: Partition,

@@ -19,7 +19,6 @@ from seglog_cli.options import (
     one_of,
     option,
     require_servers,
-    takes_urls,
 )
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 ACTIONS = ("list", "open", "stat", "abort-cmd")
 
 
-@command
-@takes_urls("partition")
+@command(urls=["partition"])
 def run(
     session: Session,
     partition: Partition,

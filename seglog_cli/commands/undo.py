@@ -9,7 +9,7 @@ from seglog_cli.options import Quarantine, argument, command
 from seglog_cli.session import Session
 
 
-@command
+@command()
 def run(
     session: Session,
     name: Annotated[str | None, argument("RUN", "The name of a run, or its folder.")] = None,

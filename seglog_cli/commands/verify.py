@@ -18,7 +18,6 @@ from seglog_cli.options import (
     flag,
     option,
     parsed,
-    takes_urls,
 )
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -34,8 +33,7 @@ LevelName = Annotated[str, option("--level", "header|crc|record|index|semantic",
 Live = Annotated[bool, flag("--live", "Expect a broker to write here, even if its lock is not seen.")]
 
 
-@command
-@takes_urls("paths", not_with=["repair"])
+@command(urls=["paths"], not_with=["repair"])
 def run(
     session: Session,
     paths: PathsHere = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, option, takes_urls
+from seglog_cli.options import argument, command, option
 from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
 from seglog_cli.tables import Layout
@@ -21,8 +21,7 @@ MOST_PARTITIONS = 1 << 20
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 
-@command
-@takes_urls("paths")
+@command(urls=["paths"])
 def run(
     session: Session,
     paths: Annotated[
