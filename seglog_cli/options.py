@@ -288,6 +288,7 @@ class _Urls:
     names: Sequence[str]
     only_with: Sequence[str]
     not_with: Sequence[str]
+    changes_logs: bool
 
 
 def _named_paths(urls: _Urls, arguments: Mapping[str, Any]) -> Iterator[Path]:
@@ -313,7 +314,8 @@ def _only_reads(urls: _Urls, arguments: Mapping[str, Any]) -> bool:
     """True for a command that changes no log with these arguments."""
     if any(arguments.get(name) for name in ("dry_run", "check")):
         return True
-    return bool(urls.names) and not urls.only_with and not any(map(arguments.get, urls.not_with))
+    changes = urls.changes_logs or urls.only_with or any(map(arguments.get, urls.not_with))
+    return bool(urls.names) and not changes
 
 
 @contextlib.contextmanager
@@ -329,16 +331,21 @@ def _told_of_interrupts(session: Session, only_reads: bool) -> Iterator[None]:
 
 
 def command(
-    *, urls: Sequence[str] = (), only_with: Sequence[str] = (), not_with: Sequence[str] = ()
+    *,
+    urls: Sequence[str] = (),
+    only_with: Sequence[str] = (),
+    not_with: Sequence[str] = (),
+    changes_logs: bool = False,
 ) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
     The function returns its exit code (None: 0). Its docstring is the text of `--help` and of its manual page.
 
     `urls` are the parameters that may be URLs, because the command only reads there. `only_with` names flags of which
-    one must be given so that the command only reads; `not_with` names flags that make it write.
+    one must be given so that the command only reads; `not_with` names flags that make it write. `changes_logs`: it
+    reads URLs, and changes logs elsewhere.
     """
-    return functools.partial(_made, urls=_Urls(urls, only_with, not_with))
+    return functools.partial(_made, urls=_Urls(urls, only_with, not_with, changes_logs))
 
 
 def _made(function: Callable[..., int | None], urls: _Urls) -> Callable[..., None]:

@@ -138,7 +138,7 @@ class ErasureOptions(ChosenErasure):
         return self.requested(session, dry_run=dry_run, replicas=self.replicas, tiers_done=self.tiers_done)
 
 
-@command(urls=["backups"])
+@command(urls=["backups"], changes_logs=True)
 def run(
     session: Session,
     paths: Directories,

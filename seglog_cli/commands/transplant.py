@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog_rescue.transplant.plan import PartitionPlan, TransplantPlan
 
 
-@command(urls=["sources", "transactions_of"])
+@command(urls=["sources", "transactions_of"], changes_logs=True)
 def run(
     session: Session,
     sources: Annotated[

@@ -158,6 +158,8 @@ def test_an_interrupt_says_how_far_the_work_had_come(logs: Path, monkeypatch: py
         (("retain", "--retention-ms", "1"), b"what is on disk is consistent"),
         (("export", "-o", "x.jsonl"), b"no log was changed"),
         (("recover",), b"what is on disk is consistent"),
+        (("redact", "--key", "k", "--replicas", "1", "--dry-run"), b"no log was changed"),
+        (("redact", "--key", "k", "--replicas", "1", "--yes"), b"what is on disk is consistent"),
     ],
 )
 def test_only_a_command_that_writes_speaks_of_the_disk(
