@@ -135,6 +135,13 @@ class Console:
         """Writes a JSON object as a line of stdout. Callers put `type` first."""
         self._to_stdout(json_text(record).encode() + b"\n")
 
+    def result(self, record: Mapping[str, object], text: str) -> None:
+        """Writes a line of data: the record as JSON if that is wanted, else the text."""
+        if self.as_json:
+            self.json(record)
+        else:
+            self.line(text)
+
     def message(self, text: str) -> None:
         """Writes a message to stderr, unless `-q`."""
         if not self.quiet:

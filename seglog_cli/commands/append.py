@@ -110,11 +110,10 @@ def run(
         partition_name, last = str(log.topic_partition), None
         for appended in Ingest(log, pieces, codec=compression, batch_records=batch_records):
             first, last = appended.first_offset, appended.last_offset
-            if session.as_json:
-                record = {"type": "appended", "partition": partition_name, "first_offset": first, "last_offset": last}
-                session.console.json({**record, "durable": True})
-            else:
-                session.console.line(f"appended {partition_name} offsets {first} to {last} durable")
+            record = {"type": "appended", "partition": partition_name, "first_offset": first, "last_offset": last}
+            session.console.result(
+                {**record, "durable": True}, f"appended {partition_name} offsets {first} to {last} durable"
+            )
             session.console.flush()  # the reader may rely on it
         if last is None:
             session.console.message(f"{log.topic_partition}: the input had no records; nothing was appended")

@@ -217,31 +217,26 @@ def show_outcome(
     partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
     code = ExitCode.INCOMPLETE if outcome.left_out else ExitCode.FOUND if damage else ExitCode.DONE
     sent = outcome.sent.bytes + outcome.manifest_bytes
-    if session.as_json:
-        console.json(
-            {
-                "type": "summary",
-                "exit_code": int(code),
-                "snapshot": None if dry_run else snapshot.id,
-                "partitions": len(partitions),
-                "unchanged": outcome.unchanged,
-                "led_elsewhere": outcome.led_elsewhere,
-                "cut": sum(partition.cut is not None for partition in partitions),
-                "size": snapshot.size,
-                "sent_bytes": sent,
-                "objects": outcome.sent.objects,
-                "damage": damage,
-                "left_out": outcome.left_out,
-                "remarks": outcome.remarks,
-            }
-        )
-        return code, set(sentences)
     what = f"{count_text(len(partitions), 'partition')} ({outcome.unchanged} unchanged), {bytes_text(snapshot.size)}"
     sending = f"{bytes_text(sent)} in {count_text(outcome.sent.objects + 1, 'object')}"
-    if dry_run:
-        console.line(f"a run would store {what}, and send {sending}")
-    else:
-        console.line(f"{snapshot.id}: {what}; sent {sending}")
+    console.result(
+        {
+            "type": "summary",
+            "exit_code": int(code),
+            "snapshot": None if dry_run else snapshot.id,
+            "partitions": len(partitions),
+            "unchanged": outcome.unchanged,
+            "led_elsewhere": outcome.led_elsewhere,
+            "cut": sum(partition.cut is not None for partition in partitions),
+            "size": snapshot.size,
+            "sent_bytes": sent,
+            "objects": outcome.sent.objects,
+            "damage": damage,
+            "left_out": outcome.left_out,
+            "remarks": outcome.remarks,
+        },
+        f"a run would store {what}, and send {sending}" if dry_run else f"{snapshot.id}: {what}; sent {sending}",
+    )
     return code, set(sentences)
 
 
@@ -349,19 +344,14 @@ def verify(
         done = verify_snapshots(opened, ids, share, random.Random(), progress.advance)
     code = ExitCode.FOUND if done.problems else ExitCode.DONE
     for error, named in done.problems:
-        if session.as_json:
-            line = {"type": "problem", "path": str(error.path), "message": str(error), "snapshots": list(named)}
-            session.console.json(line)
-        else:
-            session.console.line(f"{error} ({snapshots_text(named)})")
-    if session.as_json:
-        counts = {"snapshots": done.snapshots, "extents": done.extents, "bytes": done.bytes}
-        session.console.json({"type": "summary", "exit_code": int(code), **counts, "problems": len(done.problems)})
-    else:
-        what = f"{count_text(done.snapshots, 'snapshot')}: {bytes_text(done.bytes)} read"
-        session.console.line(
-            f"{what}, {count_text(len(done.problems), 'problem') if done.problems else 'nothing wrong'}"
-        )
+        line = {"type": "problem", "path": str(error.path), "message": str(error), "snapshots": list(named)}
+        session.console.result(line, f"{error} ({snapshots_text(named)})")
+    counts = {"snapshots": done.snapshots, "extents": done.extents, "bytes": done.bytes}
+    what = f"{count_text(done.snapshots, 'snapshot')}: {bytes_text(done.bytes)} read"
+    session.console.result(
+        {"type": "summary", "exit_code": int(code), **counts, "problems": len(done.problems)},
+        f"{what}, {count_text(len(done.problems), 'problem') if done.problems else 'nothing wrong'}",
+    )
     return code
 
 
@@ -455,15 +445,13 @@ def prune(
     if rules == KeepRules():
         raise UsageError("backup prune: say what to keep, such as --keep-daily 7")
     done = prune_repository(opened_repository(repository), rules, session.clock.now_ms(), grace, dry_run=dry_run)
+    for identity in done.removed:
+        session.console.result({"type": "removed", "snapshot": identity}, identity)
     if session.as_json:
-        for identity in done.removed:
-            session.console.json({"type": "removed", "snapshot": identity})
         counts = {"removed": len(done.removed), "kept": len(done.staying), "objects": done.objects, "bytes": done.bytes}
         line = {"type": "summary", "exit_code": 0, **counts, "packs_written_anew": done.packs}
         session.console.json(line)
         return ExitCode.DONE
-    for identity in done.removed:
-        session.console.line(identity)
     would = "would be " if dry_run else ""
     what = f"{count_text(len(done.removed), 'snapshot')} {would}removed, {len(done.staying)} kept"
     what += f"; {bytes_text(done.bytes)} in {count_text(done.objects, 'object')} {would}removed"

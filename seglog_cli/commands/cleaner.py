@@ -144,13 +144,11 @@ class Reporter:
 
         with self._lock:
             self.has_told = True
-            if self._console.as_json:
-                self._console.json(retention_record(Retained(self._directory, plan), False))
-            else:
-                gone = ", ".join(str(segment.base_offset) for segment in plan.removed)
-                self._console.line(
-                    f"{plan.topic_partition}: deleted segments {gone} ({bytes_text(plan.removed_bytes)})"
-                )
+            gone = ", ".join(str(segment.base_offset) for segment in plan.removed)
+            self._console.result(
+                retention_record(Retained(self._directory, plan), False),
+                f"{plan.topic_partition}: deleted segments {gone} ({bytes_text(plan.removed_bytes)})",
+            )
             self._console.flush()
 
     def uncleanable(self, found: Uncleanable) -> None:

@@ -67,11 +67,10 @@ def run(
         done, end = convert_to(
             looking.fs, session.clock, listing, directory, options, config_of, progress.update, session.settled
         )
-    if session.as_json:
-        record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
-        session.console.json({**record, **dataclasses.asdict(done)})
-    else:
-        before = f"{count_text(done.batches_read, 'batch')} of {bytes_text(done.bytes_read)}"
-        after = f"{done.batches_written} of {bytes_text(done.bytes_written)}"
-        session.console.line(f"{directory}: {before} became {after}; the log ends at offset {end}")
+    record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
+    before = f"{count_text(done.batches_read, 'batch')} of {bytes_text(done.bytes_read)}"
+    after = f"{done.batches_written} of {bytes_text(done.bytes_written)}"
+    session.console.result(
+        {**record, **dataclasses.asdict(done)}, f"{directory}: {before} became {after}; the log ends at offset {end}"
+    )
     return tiers.code(ExitCode.DONE)

@@ -110,12 +110,9 @@ def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Select
 
 def show_difference(console: Console, found: Difference, partition: str, copies: Sequence[str]) -> None:
     """Shows one difference: JSON, or text."""
-    if console.as_json:
-        row = found.as_dict(partition, copies)
-        if found.key is not None:
-            row.update(key_fields(found.key))
-        console.json(row)
-        return
+    row = found.as_dict(partition, copies)
+    if found.key is not None:
+        row.update(key_fields(found.key))
     kind = console.styled(found.kind, "warning")
     what = partition if not found.file else f"{partition}/{found.file}"
     where = _offsets(found) if found.level != "bytes" else ""
@@ -123,19 +120,19 @@ def show_difference(console: Console, found: Difference, partition: str, copies:
     missing = [name for name, has in zip(copies, found.has, strict=True) if not has]
     lacks = f"; not in {', '.join(missing)}" if missing and len(missing) < len(copies) else ""
     right = "" if not found.right else f"; right: {', '.join(copies[i] for i in found.right)}"
-    console.line(f"{kind} {what}{key}{where}: {found.message}{lacks}{right}")
+    console.result(row, f"{kind} {what}{key}{where}: {found.message}{lacks}{right}")
 
 
 def show_diff_summary(console: Console, partitions: int, shown: int, cut: int, exit_code: int) -> None:
     """Shows how much was compared and how many differences there are, or in how many partitions there are more."""
-    if console.as_json:
-        counts = {"partitions": partitions, "differences": shown, "partitions_with_more": cut}
-        console.json({"type": "summary", "exit_code": exit_code, **counts})
-        return
+    counts = {"partitions": partitions, "differences": shown, "partitions_with_more": cut}
     verdict = console.styled(count_text(shown, "difference"), "warning") if shown or cut else ""
     verdict = verdict or console.styled("no difference", "good")
     more = f" shown; there are more in {count_text(cut, 'partition')} (--limit)" if cut else ""
-    console.line(f"{count_text(partitions, 'partition')} compared: {verdict}{more}")
+    console.result(
+        {"type": "summary", "exit_code": exit_code, **counts},
+        f"{count_text(partitions, 'partition')} compared: {verdict}{more}",
+    )
 
 
 def _offsets(found: Difference) -> str:

@@ -119,10 +119,10 @@ def run(
             count = export(partitions, sink, options, tell, session.console.warning)
     tell_values(session, values)
     if not to_stdout:
-        if session.as_json:
-            session.console.json({"type": "exported", "file": str(output), "records": count, "damage": len(damage)})
-        else:
-            session.console.line(f"{count_text(count, 'record')} written to {output}")
+        session.console.result(
+            {"type": "exported", "file": str(output), "records": count, "damage": len(damage)},
+            f"{count_text(count, 'record')} written to {output}",
+        )
     return tiers.code(ExitCode.FOUND if damage else ExitCode.DONE)
 
 

@@ -84,12 +84,10 @@ def run(
 
 
 def _show(session: Session, done: Fetched) -> None:
-    if session.as_json:
-        lists = {"gaps": list(done.gaps), "made_anew": list(done.made_anew)}
-        session.console.json({"type": "fetched", **asdict(done), "target": str(done.target), **lists})
-        return
+    lists = {"gaps": list(done.gaps), "made_anew": list(done.made_anew)}
     kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
     what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"
-    session.console.line(
-        f"{done.target}: {what}; {count_text(done.files, 'file')}, {bytes_text(done.bytes)} fetched{kept}"
+    session.console.result(
+        {"type": "fetched", **asdict(done), "target": str(done.target), **lists},
+        f"{done.target}: {what}; {count_text(done.files, 'file')}, {bytes_text(done.bytes)} fetched{kept}",
     )

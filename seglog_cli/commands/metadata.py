@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,24 +113,18 @@ def show_metadata_differences(
 ) -> None:
     """Shows each fact that differs, left and right."""
     for difference in differing:
-        if console.as_json:
-            row = {
-                "type": "metadata_difference",
-                "path": list(difference.path),
-                "left": difference.left,
-                "right": difference.right,
-            }
-            console.json(row)
-        else:
-            console.line(f"{'/'.join(difference.path)}: {_value(difference.left)} | {_value(difference.right)}")
+        console.result(
+            {"type": "metadata_difference", **asdict(difference)},
+            f"{'/'.join(difference.path)}: {_value(difference.left)} | {_value(difference.right)}",
+        )
     ends = [image.end_offset for image in images]
-    if console.as_json:
-        console.json({"type": "summary", "differences": len(differing), "end_offsets": ends})
-        return
     verdict = console.styled(
         count_text(len(differing), "difference") if differing else "no difference", "warning" if differing else "good"
     )
-    console.line(f"{images[0].source} | {images[1].source}: {verdict} up to offset {min(ends) - 1}")
+    console.result(
+        {"type": "summary", "differences": len(differing), "end_offsets": ends},
+        f"{images[0].source} | {images[1].source}: {verdict} up to offset {min(ends) - 1}",
+    )
 
 
 def _show_json(console: Console, image: MetadataImage) -> None:

@@ -90,10 +90,7 @@ def restore(
 
     found = named_run(session.fs, os.environ, name, quarantine)
     for path in restore_run(session.fs, found, target):
-        if session.as_json:
-            session.console.json({"type": "restored", "run": found.name, "file": str(path)})
-        else:
-            session.console.line(str(path))
+        session.console.result({"type": "restored", "run": found.name, "file": str(path)}, str(path))
 
 
 @app.command("purge", cls=PlainCommand, context_settings=CONTEXT)
@@ -173,12 +170,12 @@ def list_runs(session: Session, path: Path | None, quarantine: Path | None, *, u
 def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
     """Shows the runs in a quarantine, oldest first, with the bytes that they hold."""
     for run, size in runs:
-        if console.as_json:
-            console.json({"type": "run", **_run_fields(run), "bytes": size})
-            continue
         partitions = ", ".join(run.partitions) or "-"
         count = count_text(len(run.changed), "file")
-        console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
+        console.result(
+            {"type": "run", **_run_fields(run), "bytes": size},
+            f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}",
+        )
     if not runs and not console.as_json:
         console.message("no runs")
 

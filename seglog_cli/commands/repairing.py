@@ -121,10 +121,7 @@ def show_plan(console: Console, plan: RepairPlan) -> None:
     """Shows the steps of a plan, its costs, and what it does not repair."""
     rows = list(plan.rows())
     for row in rows:
-        if console.as_json:
-            console.json(row)
-        else:
-            console.line(_step_text(console, row["action"], row))
+        console.result(row, _step_text(console, row["action"], row))
     for sentence in plan.notes:
         console.warning(sentence)
     for sentence in plan.unrepaired:
@@ -148,7 +145,7 @@ def show_outcome(
     run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
     if run is not None:
         for row in outcome.plan.rows():
-            console.json(row) if console.as_json else console.line(_step_text(console, _PAST[row["action"]], row))
+            console.result(row, _step_text(console, _PAST[row["action"]], row))
     for sentence in outcome.plan.notes:
         console.warning(sentence)
     if outcome.failure is not None:

@@ -164,53 +164,47 @@ def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None
 def show_plan(console: Console, planned: Sequence[PartitionReplay]) -> None:
     """Shows the offsets of each partition to send, and the target."""
     for one in planned:
-        if console.as_json:
-            console.json(
-                {
-                    "type": "replay_plan",
-                    "partition": str(one.source),
-                    "directory": str(one.directory),
-                    "target": str(one.target),
-                    "from_offset": one.next_offset,
-                    "to_offset": one.end_offset,
-                }
-            )
-        else:
-            offsets = f"from offset {one.next_offset} to {one.end_offset - 1}"
-            left = offsets if one.next_offset < one.end_offset else f"nothing left from offset {one.next_offset} on"
-            console.line(f"{one.source} → {one.target}: {left}")
+        offsets = f"from offset {one.next_offset} to {one.end_offset - 1}"
+        left = offsets if one.next_offset < one.end_offset else f"nothing left from offset {one.next_offset} on"
+        console.result(
+            {
+                "type": "replay_plan",
+                "partition": str(one.source),
+                "directory": str(one.directory),
+                "target": str(one.target),
+                "from_offset": one.next_offset,
+                "to_offset": one.end_offset,
+            },
+            f"{one.source} → {one.target}: {left}",
+        )
 
 
 def show_replayed(console: Console, state: ReplayState) -> None:
     """Shows what has arrived of each partition, in this run and those before it."""
     for source, progress in sorted(state.partitions.items()):
-        if console.as_json:
-            console.json(
-                {
-                    "type": "replayed",
-                    "partition": str(source),
-                    "target": str(progress.target),
-                    "records": progress.records,
-                    "next_offset": progress.next_offset,
-                    "target_end_offset": progress.target_end,
-                }
-            )
-        else:
-            console.line(f"{source} → {progress.target}: {count_text(progress.records, 'record')} replayed in all")
+        console.result(
+            {
+                "type": "replayed",
+                "partition": str(source),
+                "target": str(progress.target),
+                "records": progress.records,
+                "next_offset": progress.next_offset,
+                "target_end_offset": progress.target_end,
+            },
+            f"{source} → {progress.target}: {count_text(progress.records, 'record')} replayed in all",
+        )
 
 
 def show_translated(console: Console, one: Translated) -> None:
     """Shows a group's offset, old and new."""
-    if console.as_json:
-        console.json(
-            {
-                "type": "group_offset",
-                "group": one.group,
-                "partition": str(one.source),
-                "offset": one.offset,
-                "target": str(one.target),
-                "new_offset": one.new_offset,
-            }
-        )
-    else:
-        console.line(f"group {one.group}: {one.source} offset {one.offset} → {one.target} {one.new_offset}")
+    console.result(
+        {
+            "type": "group_offset",
+            "group": one.group,
+            "partition": str(one.source),
+            "offset": one.offset,
+            "target": str(one.target),
+            "new_offset": one.new_offset,
+        },
+        f"group {one.group}: {one.source} offset {one.offset} → {one.target} {one.new_offset}",
+    )

@@ -109,15 +109,8 @@ def write(session: Session, facts: HostFacts, place: Path, *, replace: bool) -> 
     code = ExitCode.INCOMPLETE if any(replica.problem for replica in replicas) else ExitCode.DONE
     if session.console.as_json:
         session.console.json({"type": "written", "file": str(place)})
-        session.console.json(
-            {
-                "type": "summary",
-                "exit_code": int(code),
-                "directories": len(facts.directories),
-                "replicas": len(replicas),
-                "bytes": size,
-            }
-        )
+        counts = {"directories": len(facts.directories), "replicas": len(replicas), "bytes": size}
+        session.console.json({"type": "summary", "exit_code": int(code), **counts})
         return code
     for replica in replicas:
         if replica.problem:
@@ -162,20 +155,16 @@ def show_end(console: Console, report: ReplicasReport, made: Sequence[Path], cod
                     "contents": step.contents or None,
                 }
             )
-        for path in made:
-            console.json({"type": "written", "file": str(path)})
+    else:
+        verb = "agrees" if agree == 1 else "agree"
+        console.line(f"{count_text(len(report.partitions), 'partition')}: {agree} {verb} on all brokers")
+        console.lines([*(["next:"] if report.steps else []), *step_lines(report)])
+    for path in made:
+        console.result({"type": "written", "file": str(path)}, str(path))
+    if console.as_json:
         counts = {"partitions": len(report.partitions), "agree": agree, "in_question": len(report.in_question)}
         order = list(report.start.order)
         console.json({"type": "summary", "exit_code": int(code), **counts, "start_order": order})
-        return
-    verb = "agrees" if agree == 1 else "agree"
-    console.line(f"{count_text(len(report.partitions), 'partition')}: {agree} {verb} on all brokers")
-    if report.steps:
-        console.line("next:")
-    for line in step_lines(report):
-        console.line(line)
-    for path in made:
-        console.line(str(path))
 
 
 def _row(verdict: PartitionVerdict) -> tuple[str, ...]:

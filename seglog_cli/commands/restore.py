@@ -85,10 +85,7 @@ def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_ru
         for sentence in _sentences(partition):
             console.line(f"  {sentence}")
     for path, reason in plan.left_out:
-        if console.as_json:
-            console.json({"type": "left_out", "path": str(path), "reason": reason})
-        else:
-            console.line(f"left out {path}: {reason}")
+        console.result({"type": "left_out", "path": str(path), "reason": reason}, f"left out {path}: {reason}")
     if console.as_json:
         missing = sum(len(partition.joined.missing) for partition in plan.partitions)
         damaged = sum(len(partition.joined.damage) for partition in plan.partitions)

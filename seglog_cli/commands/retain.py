@@ -255,21 +255,19 @@ def segment_record(segment: SegmentVerdict) -> dict[str, object]:
 
 def show_freed(console: Console, freed: Freed, dry_run: bool) -> None:
     """Shows what `--free` freed in a log directory, and whether it is as much as requested."""
-    if console.as_json:
-        console.json(
-            {
-                "type": "freed",
-                "log_directory": str(freed.log_directory),
-                "dry_run": dry_run,
-                "wanted_bytes": freed.wanted,
-                "freed_bytes": freed.freed,
-                "free_bytes": freed.free,
-                "leftover_bytes": freed.left_over,
-                "reached": freed.reached,
-            }
-        )
-    else:
-        console.line(f"{freed.log_directory}: {_freed_text(freed, dry_run)}")
+    console.result(
+        {
+            "type": "freed",
+            "log_directory": str(freed.log_directory),
+            "dry_run": dry_run,
+            "wanted_bytes": freed.wanted,
+            "freed_bytes": freed.freed,
+            "free_bytes": freed.free,
+            "leftover_bytes": freed.left_over,
+            "reached": freed.reached,
+        },
+        f"{freed.log_directory}: {_freed_text(freed, dry_run)}",
+    )
     if not freed.reached:
         missing = bytes_text(freed.missing)
         console.warning(f"{freed.log_directory}: {missing} less than wanted: no more closed segments may go")

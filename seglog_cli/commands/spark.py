@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog.units import count_text
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.redact import ErasureOptions, redact_paths
@@ -301,14 +302,10 @@ def export(
         from seglog_ask.spark.exporting import export as export_job
 
         done = export_job(spark, paths, output, compression=compression, selection=selection, watch=watch)
-    if session.as_json:
-        session.console.json({"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes})
-    else:
-        from seglog.units import count_text
-
-        session.console.line(
-            f"{output}: {count_text(done.rows, 'record')} in {count_text(done.files, 'file')}, {done.bytes} bytes"
-        )
+    session.console.result(
+        {"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes},
+        f"{output}: {count_text(done.rows, 'record')} in {count_text(done.files, 'file')}, {done.bytes} bytes",
+    )
 
 
 @app.command("latest", cls=PlainCommand, context_settings=CONTEXT)
@@ -352,11 +349,8 @@ def latest(
             shown = rows.orderBy("topic", "partition", "offset").limit(limit or _KEYS_SHOWN).collect()
     for row in shown:
         fields = {name: _text(row[name]) for name in row.__fields__}
-        if session.as_json:
-            session.console.json({"type": "latest", **fields})
-        else:
-            place = f"{fields['topic']}-{fields['partition']} {fields['offset']}"
-            session.console.line(f"{place} {fields['key']} {fields['value']}")
+        place = f"{fields['topic']}-{fields['partition']} {fields['offset']}"
+        session.console.result({"type": "latest", **fields}, f"{place} {fields['key']} {fields['value']}")
 
 
 @app.command("diff", cls=PlainCommand, context_settings=CONTEXT)

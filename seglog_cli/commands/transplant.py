@@ -209,15 +209,9 @@ def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool, severa
         for step in () if console.quiet else partition.steps():
             console.line(f"  {step}")
     for sentence in plan.releases:
-        if console.as_json:
-            console.json({"type": "release", "message": sentence})
-        else:
-            console.line(sentence)
+        console.result({"type": "release", "message": sentence}, sentence)
     for path, reason in plan.left_out:
-        if console.as_json:
-            console.json({"type": "left_out", "path": path, "reason": reason})
-        else:
-            console.line(f"left out {path}: {reason}")
+        console.result({"type": "left_out", "path": path, "reason": reason}, f"left out {path}: {reason}")
     for note in plan.notes:
         console.warning(note)
 

@@ -201,10 +201,7 @@ def show_abort(console: Console, transaction: Transaction, listing: PartitionLis
             f" {count_text(transaction.records, 'record')} from read_committed consumers for ever. Copy them first"
             " (seglog read), or transplant the partition, which commits it"
         )
-    if console.as_json:
-        console.json({"type": "command", "first_offset": transaction.first_offset, "command": command})
-    else:
-        console.line(command)
+    console.result({"type": "command", "first_offset": transaction.first_offset, "command": command}, command)
 
 
 def show_statistics(console: Console, statistics: Statistics) -> None:

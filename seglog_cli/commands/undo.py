@@ -43,10 +43,10 @@ def run(
     from seglog.operations.undo import named_run, undo
 
     found = undo(session.fs, named_run(session.fs, os.environ, name, quarantine))
-    if session.as_json:
-        session.console.json({"type": "undone", "run": found.name, "files": len(found.changed)})
-    else:
-        session.console.line(f"{found.name} is undone: {_restored(len(found.changed))}")
+    session.console.result(
+        {"type": "undone", "run": found.name, "files": len(found.changed)},
+        f"{found.name} is undone: {_restored(len(found.changed))}",
+    )
 
 
 def _restored(count: int) -> str:

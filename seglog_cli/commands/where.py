@@ -89,10 +89,10 @@ def _show_coordinator(session: Session, group: str | None, transactional_id: str
 
     topic = "__consumer_offsets" if group is not None else "__transaction_state"
     partition = coordinator_partition(group or transactional_id or "", partitions)
-    if session.as_json:
-        session.console.json({"type": "coordinator", "topic": topic, "partition": partition, "partitions": partitions})
-    else:
-        session.console.line(f"{topic}-{partition} (of {partitions} partitions)")
+    session.console.result(
+        {"type": "coordinator", "topic": topic, "partition": partition, "partitions": partitions},
+        f"{topic}-{partition} (of {partitions} partitions)",
+    )
 
 
 def _show(session: Session, rows: list[Placed], partitions: int) -> None:
