@@ -33,6 +33,7 @@ from seglog.errors import (
 from seglog.format.builder import (
     DEFAULT_BATCH_BYTES,
     BatchOptions,
+    EncodedBatches,
     columns,
     columns_of,
     encode_all,
@@ -45,9 +46,7 @@ from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.kernels import encode as kernels
 from seglog.log.producer_state import NOT_A_MARKER, BatchMetadata, read_markers
 from seglog.log.validator import (
-    AnalyzedBatches,
     AppendOrigin,
-    AppendRules,
     analyze,
     check_producer,
     check_timestamps,
@@ -138,12 +137,11 @@ class Appender:
         self._check_offsets_left(len(source))
         options = self._options(codec, producer, leader_epoch, batch_records, batch_bytes, now_ms)
         source = self._checked(source, options, now_ms)
-        pieces = encode_columns(source, log.log_end_offset, options, pool=pool)
-        parts = (AnalyzedBatches(piece.data, piece.batches) for piece in pieces)
+        parts = encode_columns(source, log.log_end_offset, options, pool=pool)
         if options.codec == Compression.NONE and producer is None:
             return self._write(parts, AppendOrigin.CLIENT, now_ms, as_one=False)
         # whether the log takes a batch shows only when it is finished: finish all before writing any
-        finished = [AnalyzedBatches(part.data.copy(), part.batches.copy()) for part in parts]
+        finished = [EncodedBatches(part.data.copy(), part.batches.copy()) for part in parts]
         return self._check_and_write(finished, AppendOrigin.CLIENT, now_ms, as_one=False)
 
     def _options(
@@ -199,7 +197,7 @@ class Appender:
             raise AppendError(f"record {bad}: key, value or headers lie outside their buffer")
         if options.codec == Compression.NONE:
             self._check_size(largest)
-        check_timestamps(np.array([oldest, newest], dtype=np.int64), self._rules(), now_ms)
+        check_timestamps(np.array([oldest, newest], dtype=np.int64), config, now_ms)
         if oldest >= 0 and not (rows["timestamp"] < 0).any():
             return source
         filled = rows.copy()
@@ -215,12 +213,12 @@ class Appender:
         log = self._log
         analyzed = analyze(data, log.config.max_message_bytes)
         now_ms = log.clock.now_ms()
-        if len(analyzed) == 0:
+        if len(analyzed.batches) == 0:
             return AppendInfo(log.log_end_offset, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0)
         self._check_offsets_left(sum(map(int, np.maximum(analyzed.batches["count"], 1))))
         valid = validate_for_leader(
             analyzed,
-            self._rules(),
+            log.config,
             origin=origin,
             base_offset=log.log_end_offset,
             leader_epoch=_checked_epoch(leader_epoch),
@@ -232,7 +230,7 @@ class Appender:
         """Writes batches as they are; those of an epoch above `leader_epoch` are left out."""
         log = self._log
         analyzed = analyze(data, None, _checked_epoch(leader_epoch))
-        if len(analyzed) == 0:
+        if len(analyzed.batches) == 0:
             return AppendInfo(log.log_end_offset, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0)
         validate_for_follower(analyzed, log.log_end_offset)
         return self._check_and_write([analyzed], AppendOrigin.REPLICATION, log.clock.now_ms())
@@ -242,19 +240,6 @@ class Appender:
     @property
     def _sets_time(self) -> bool:
         return self._log.config.message_timestamp_type == TimestampType.LOG_APPEND_TIME
-
-    def _rules(self) -> AppendRules:
-        config = self._log.config
-        codec = config.codec
-        return AppendRules(
-            max_message_bytes=config.max_message_bytes,
-            timestamp_type=config.message_timestamp_type,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            compression=codec,
-            compression_level=None if codec is None else config.compression_level(codec),
-            key_required=config.compact,
-        )
 
     def _check_offsets_left(self, count: int) -> None:
         """Raises AppendError if `count` more records would move the log end beyond the largest offset."""
@@ -276,7 +261,7 @@ class Appender:
             )
 
     def _check_and_write(
-        self, parts: list[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool = True
+        self, parts: list[EncodedBatches], origin: AppendOrigin, now_ms: int, as_one: bool = True
     ) -> AppendInfo:
         """Checks sizes and producers, then writes; does not write a batch that came before."""
         total = sum(len(part.data) for part in parts)
@@ -304,7 +289,7 @@ class Appender:
         flushed = self._log.recovery_point > last
         return AppendInfo(first, last, stamp, append_time, 0, 0, duplicate=True, flushed=flushed)
 
-    def _check_markers(self, part: AnalyzedBatches) -> None:
+    def _check_markers(self, part: EncodedBatches) -> None:
         """Raises InvalidRecordError if a producer's control batch is neither a transaction marker nor empty."""
         rows = part.batches
         control = rows[(rows["producer_id"] >= 0) & (rows["attributes"] & layout.CONTROL_MASK != 0)]
@@ -316,7 +301,7 @@ class Appender:
             if isinstance(marker, InvalidRecordError):
                 raise marker
 
-    def _known_batch(self, part: AnalyzedBatches, origin: AppendOrigin) -> BatchMetadata | None:
+    def _known_batch(self, part: EncodedBatches, origin: AppendOrigin) -> BatchMetadata | None:
         batch = part.batches[:1]
         epoch = None
         if int(batch["attributes"][0]) & layout.CONTROL_MASK:
@@ -326,7 +311,7 @@ class Appender:
                 epoch = None if marker is None else marker.coordinator_epoch
         return check_producer(self._log.producers, batch, origin, epoch)
 
-    def _write(self, parts: Iterable[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool) -> AppendInfo:
+    def _write(self, parts: Iterable[EncodedBatches], origin: AppendOrigin, now_ms: int, as_one: bool) -> AppendInfo:
         log, replicated = self._log, origin != AppendOrigin.REPLICATION
         first_offset, max_timestamp, count, size = -1, NO_TIMESTAMP, 0, 0
         for part in parts:
@@ -345,7 +330,7 @@ class Appender:
             first_offset, log.log_end_offset - 1, max_timestamp, append_time, count, size, flushed=flushed
         )
 
-    def _write_as_one(self, part: AnalyzedBatches, first_offset: int, now_ms: int, replicated: bool) -> None:
+    def _write_as_one(self, part: EncodedBatches, first_offset: int, now_ms: int, replicated: bool) -> None:
         """Writes all batches into one segment, as Kafka does with the batches of one call."""
         log, whole = self._log, part.batches[-1:].copy()
         whole["size"] = len(part.data)
@@ -366,7 +351,7 @@ class Appender:
             self.writer.roll_to(base_offset)
         self.writer.write_run(part.data, part.batches, 0, replicated)
 
-    def _write_runs(self, part: AnalyzedBatches, now_ms: int, replicated: bool) -> None:
+    def _write_runs(self, part: EncodedBatches, now_ms: int, replicated: bool) -> None:
         """Writes batches in runs that the active segment takes, as if each batch had come in a call of its own."""
         at = 0
         while at < len(part.batches):

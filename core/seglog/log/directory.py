@@ -328,8 +328,7 @@ class LogDirectory:
         topic_partition, is_known = self._named(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
         if not self.is_broker_directory or not is_known:
-            evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
-            clean, recovery_point = evidence.clean, evidence.recovery_point
+            clean, recovery_point = shutdown_evidence(self.fs, list_partition(self.fs, directory))
         if recover_from is not None:
             clean, recovery_point = False, recover_from
         return LoadOptions(

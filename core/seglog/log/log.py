@@ -46,7 +46,7 @@ from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.read_loader import LogPlace, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
-from seglog.log.reader import FetchResult, LogReader
+from seglog.log.reader import FetchResult, LogReader, unreadable_end
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, LogView, last_leader_epoch
 from seglog.log.unreadable import Unreadable
@@ -451,7 +451,7 @@ class Log(ArrowDoor):
     @property
     def unreadable_end(self) -> Unreadable | None:
         """The bytes after the log end in the last file, if the log was not closed: an incomplete batch, or damage."""
-        return self._reader.unreadable_end()
+        return unreadable_end(self.view)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Returns the first record at `timestamp` (epoch milliseconds) or later, or None; for -1 the log end, for -2

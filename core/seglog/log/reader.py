@@ -386,10 +386,6 @@ class LogReader:
                 if self._log.view is view:
                     raise
 
-    def unreadable_end(self) -> Unreadable | None:
-        """Returns the bytes after the log end that are not a batch: a torn end, or damage."""
-        return unreadable_end(self._log.view)
-
     def _require_end(self, view: LogView) -> None:
         """Raises CorruptRecordError if the log ends because of damage, not because nothing more was written."""
         found = unreadable_end(view)

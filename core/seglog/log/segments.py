@@ -173,17 +173,9 @@ def _replay_segment(producers: ProducerStateManager, segment: LogSegment, last_o
         producers.replay(chunk.data, chunk.batches, chunk.position, segment.path)
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownEvidence:
-    """The evidence in a partition's files: whether the log was closed, and if not, the offset to recover from."""
-
-    clean: bool
-    recovery_point: int
-    reason: str
-
-
-def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvidence:
+def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> tuple[bool, int]:
     """Judges by its files whether a partition was closed properly, if no log directory can tell: a copied or lone one.
+    Returns that, and the recovery point.
 
     A broker would treat such a directory as unclean and read it from its start, cutting it at the first damage. That is
     more than necessary: segments before the active one were complete when they were rolled. So:
@@ -196,41 +188,29 @@ def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvid
     Reads names, indexes and the end of the active segment; changes nothing.
     """
     if not listing.segments:
-        return ShutdownEvidence(True, 0, "there are no segments")
+        return True, 0
     active = listing.segments[-1].base_offset
     segment = LogSegment(fs, listing.directory, active)
     next_offset, valid_bytes = segment.read_next_offset()
     ends = [*(later.base_offset for later in listing.segments[1:]), next_offset]
     for files, end in zip(listing.segments, ends, strict=True):
-        reason = _unfinished_index(fs, files, end)
-        if reason:
-            return ShutdownEvidence(False, files.base_offset, reason)
-    if valid_bytes != segment.size:
-        return ShutdownEvidence(False, active, f"the last batch ends at byte {valid_bytes} of {segment.size}")
-    if any(path.name.endswith((".swap", ".cleaned")) for path in listing.leftovers):
-        return ShutdownEvidence(False, active, "a replacement of segments was interrupted")
+        if not _indexes_finished(fs, files, end):
+            return False, files.base_offset
+    swapping = any(path.name.endswith((".swap", ".cleaned")) for path in listing.leftovers)
     newest = max((snapshot.offset for snapshot in listing.snapshots), default=0)
-    if newest != next_offset:
-        return ShutdownEvidence(False, active, f"no producer snapshot at the log end, {next_offset}")
-    return ShutdownEvidence(True, next_offset, "")
+    is_clean = valid_bytes == segment.size and not swapping and newest == next_offset
+    return is_clean, next_offset if is_clean else active
 
 
-def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
-    """Returns the fault in the indexes of a segment that ends before offset `end`, or ""."""
+def _indexes_finished(fs: FileSystem, files: SegmentFiles, end: int) -> bool:
+    """True if a segment that ends before offset `end` has its indexes, and these are as a closed segment's."""
     segment = LogSegment(fs, files.log.parent, files.base_offset)
     for index in (segment.offset_index, segment.time_index):
         status = fs.status(index.path)
-        if status is None:
-            return f"{index.path.name} is missing"
-        if status.size != index.size:
-            return (
-                f"{index.path.name} has {count_text(status.size, 'byte')} for"
-                f" {count_text(index.size, 'byte')} of entries"
-            )
+        if status is None or status.size != index.size:
+            return False
     # a crash may undo the cutting of an index, and not that of its log
     offsets, times = segment.offset_index, segment.time_index
     if offsets.entries and (offsets.last_position >= files.size or offsets.last_offset >= end):
-        return f"{offsets.path.name} has entries beyond the end of its segment"
-    if times.entries and times.last_entry[1] >= end:
-        return f"{times.path.name} has entries beyond the end of its segment"
-    return ""
+        return False
+    return not times.entries or times.last_entry[1] < end

@@ -145,7 +145,9 @@ def replace_segments(
             fs.sync_directory(directory)
     if ascending[0].base_offset not in tied:
         fs.sync_directory(directory)
-    deleted = _closed(old) if over else retire_segments(old, None)
+    for segment in old:
+        segment.close_files()
+    deleted = [] if over else retire_segments(old, None)
     for segment in ascending:
         segment.rename_to(FileState.LIVE)
     fs.sync_directory(directory)
@@ -153,13 +155,6 @@ def replace_segments(
     bases = {segment.base_offset for segment in ascending}
     gone = [segment.base_offset for segment in old if segment.base_offset not in bases]
     return deleted if producers is None else deleted + retire_snapshots(fs, producers, gone)
-
-
-def _closed(old: Sequence[LogSegment]) -> list[Path]:
-    """Closes the files of segments that others are renamed over; no file waits to be removed."""
-    for segment in old:
-        segment.close_files()
-    return []
 
 
 def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"] | None) -> list[Path]:

@@ -18,12 +18,13 @@ This module writes nothing and never changes the caller's bytes.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
 
 from seglog import layout
+from seglog.configuration.keys import LogConfig
 from seglog.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -35,7 +36,7 @@ from seglog.errors import (
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from seglog.format.builder import BatchOptions, columns, encode_columns
+from seglog.format.builder import BatchOptions, EncodedBatches, columns, encode_columns
 from seglog.format.checksum import byte_view, crc32c
 from seglog.format.columns import STATUS_REASONS, Records, joined
 from seglog.format.decoder import BatchScan, checksums_match, decode_records, scan_batches, wrong_checksum
@@ -56,36 +57,9 @@ class AppendOrigin(Enum):
     REPLICATION = "replication"
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRules:
-    """The topic's configuration for appended batches. Times and differences in milliseconds.
-
-    `compression` of None keeps the batch's own codec (`compression.type=producer`).
-    """
-
-    max_message_bytes: int
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_max_ms: int = layout.INT64_MAX
-    timestamp_after_max_ms: int = layout.INT64_MAX
-    compression: Compression | None = None
-    compression_level: int | None = None
-    key_required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AnalyzedBatches:
-    """Whole batches with valid checksums: `data` (uint8) and their rows, with positions relative to `data[0]`."""
-
-    data: np.ndarray
-    batches: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
 def analyze(
     data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int | None, leader_epoch: int | None = None
-) -> AnalyzedBatches:
+) -> EncodedBatches:
     """Splits `data` into batches and checks framing and checksums; `most_bytes` of None checks no size.
 
     Drops the first batch of an epoch above `leader_epoch` and all after it, unchecked: a leader's answer may reach a
@@ -112,7 +86,7 @@ def analyze(
     for row in batches[(batches["attributes"] & layout.CODEC_MASK) > max(Compression)]:
         codec = int(row["attributes"]) & layout.CODEC_MASK
         raise InvalidRecordError(_WHERE, f"unknown codec {codec}", int(row["position"]))
-    return AnalyzedBatches(buffer[:end], batches)
+    return EncodedBatches(buffer[:end], batches)
 
 
 def _check_framing(buffer: np.ndarray, scan: BatchScan) -> None:
@@ -139,14 +113,14 @@ def _check_framing(buffer: np.ndarray, scan: BatchScan) -> None:
 
 
 def validate_for_leader(
-    analyzed: AnalyzedBatches,
-    rules: AppendRules,
+    analyzed: EncodedBatches,
+    config: LogConfig,
     *,
     origin: AppendOrigin,
     base_offset: int,
     leader_epoch: int,
     append_time_ms: int,
-) -> AnalyzedBatches:
+) -> EncodedBatches:
     """Returns the batch to write for client or coordinator batches, with offsets from `base_offset` on.
 
     `append_time_ms` is the current time, for timestamp checks and LogAppendTime. Raises InvalidRecordError,
@@ -163,18 +137,18 @@ def validate_for_leader(
     if origin == AppendOrigin.CLIENT and header.magic == 2:
         _check_client_batch(header)
     records = _decoded(analyzed)
-    _check_records(records, header, rules, append_time_ms)
+    _check_records(records, header, config, append_time_ms)
     if header.magic < 2:
         _check_inner_checksums(records, bool(codecs.any()))
     target = Compression(int(codecs.max()))
     # control batches stay as they are: the broker never compresses them
-    if rules.compression is not None and not (header.is_control and target == 0):
-        target = rules.compression
+    if config.codec is not None and not (header.is_control and target == 0):
+        target = config.codec
     expected = np.arange(len(records), dtype=np.int64) + header.base_offset
     consecutive = header.last_offset_delta + 1 == len(records) and bool((records.rows["offset"] == expected).all())
     if header.magic == 2 and target == header.codec and consecutive:
-        return _in_place(analyzed, header, records, rules, base_offset, leader_epoch, append_time_ms)
-    return _rebuilt(records, header, target, rules, base_offset, leader_epoch, append_time_ms)
+        return _in_place(analyzed, header, records, config, base_offset, leader_epoch, append_time_ms)
+    return _rebuilt(records, header, target, config, base_offset, leader_epoch, append_time_ms)
 
 
 def _check_client_batch(header: RecordBatchHeader) -> None:
@@ -190,7 +164,7 @@ def _check_client_batch(header: RecordBatchHeader) -> None:
         raise InvalidRecordError(_WHERE, f"producer {header.producer_id} without a sequence")
 
 
-def _decoded(analyzed: AnalyzedBatches) -> Records:
+def _decoded(analyzed: EncodedBatches) -> Records:
     """Returns all records of the append in one table. Raises InvalidRecordError if a batch cannot be decoded."""
     parts = list(decode_records(analyzed.data, analyzed.batches, 0, limit=WHOLE_LIMIT))
     for part in parts:
@@ -200,40 +174,40 @@ def _decoded(analyzed: AnalyzedBatches) -> Records:
     return joined(parts)
 
 
-def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRules, now_ms: int) -> None:
+def _check_records(records: Records, header: RecordBatchHeader, config: LogConfig, now_ms: int) -> None:
     rows = records.rows
     if len(rows) == 0:
         raise InvalidRecordError(_WHERE, "the append holds no records")
-    if rules.key_required and not header.is_control and (rows["key_size"] < 0).any():
+    if config.compact and not header.is_control and (rows["key_size"] < 0).any():
         missing = int(np.argmax(rows["key_size"] < 0))
         raise InvalidRecordError(_WHERE, f"record {missing} has no key, which a compacted topic requires")
     stamps = rows["timestamp"]
     if (stamps < NO_TIMESTAMP).any():
         raise InvalidTimestampError(f"timestamp {int(stamps.min())} is negative")
-    check_timestamps(stamps, rules, now_ms)
+    check_timestamps(stamps, config, now_ms)
     carries_append_time = header.magic > 0 and header.timestamp_type == TimestampType.LOG_APPEND_TIME
-    if carries_append_time and (rules.timestamp_type != TimestampType.CREATE_TIME or (stamps == -1).any()):
+    if carries_append_time and (config.message_timestamp_type != TimestampType.CREATE_TIME or (stamps == -1).any()):
         raise InvalidTimestampError("a producer's batch must not carry the log's append time")
 
 
-def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> None:
+def check_timestamps(stamps: np.ndarray, config: LogConfig, now_ms: int) -> None:
     """Raises InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
 
     Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms (KIP-937).
     """
-    if rules.timestamp_type != TimestampType.CREATE_TIME or len(stamps) == 0:
+    if config.message_timestamp_type != TimestampType.CREATE_TIME or len(stamps) == 0:
         return
     newest = int(stamps.max())
-    if newest - now_ms > rules.timestamp_after_max_ms:
+    if newest - now_ms > config.message_timestamp_after_max_ms:
         raise InvalidTimestampError(
-            f"timestamp {newest} is more than {rules.timestamp_after_max_ms} ms after now ({now_ms})"
+            f"timestamp {newest} is more than {config.message_timestamp_after_max_ms} ms after now ({now_ms})"
         )
-    if rules.timestamp_before_max_ms >= now_ms + 1:
+    if config.message_timestamp_before_max_ms >= now_ms + 1:
         return
-    old = stamps[(stamps != NO_TIMESTAMP) & (stamps < now_ms - rules.timestamp_before_max_ms)]
+    old = stamps[(stamps != NO_TIMESTAMP) & (stamps < now_ms - config.message_timestamp_before_max_ms)]
     if len(old):
         raise InvalidTimestampError(
-            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now ({now_ms})"
+            f"timestamp {int(old.min())} is more than {config.message_timestamp_before_max_ms} ms before now ({now_ms})"
         )
 
 
@@ -249,16 +223,16 @@ def _check_inner_checksums(records: Records, compressed: bool) -> None:
 
 
 def _in_place(
-    analyzed: AnalyzedBatches,
+    analyzed: EncodedBatches,
     header: RecordBatchHeader,
     records: Records,
-    rules: AppendRules,
+    config: LogConfig,
     base_offset: int,
     leader_epoch: int,
     append_time_ms: int,
-) -> AnalyzedBatches:
+) -> EncodedBatches:
     """Changes the header and keeps the payload; computes the checksum again only if its range changed."""
-    if rules.timestamp_type == TimestampType.LOG_APPEND_TIME:
+    if config.message_timestamp_type == TimestampType.LOG_APPEND_TIME:
         attributes, max_timestamp = header.attributes | layout.TIMESTAMP_TYPE_MASK, append_time_ms
     else:
         attributes = header.attributes & ~layout.TIMESTAMP_TYPE_MASK
@@ -275,25 +249,25 @@ def _in_place(
     if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
         crc = crc32c(byte_view(data)[layout.ATTRIBUTES_OFFSET :])
         replace(written, crc=crc).write(data)
-    return AnalyzedBatches(data, scan_batches(data, 0, len(data), 0).batches)
+    return EncodedBatches(data, scan_batches(data, 0, len(data), 0).batches)
 
 
 def _rebuilt(
     records: Records,
     header: RecordBatchHeader,
     codec: Compression,
-    rules: AppendRules,
+    config: LogConfig,
     base_offset: int,
     leader_epoch: int,
     append_time_ms: int,
-) -> AnalyzedBatches:
+) -> EncodedBatches:
     """Builds one new v2 batch of the same records."""
     if header.is_control:
         raise InvalidRecordError(_WHERE, "a control batch cannot be rebuilt")
     if header.producer_id != NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
         reason = f"producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"
         raise InvalidRecordError(_WHERE, f"{reason}: a batch with them cannot be rebuilt")
-    append_time = append_time_ms if rules.timestamp_type == TimestampType.LOG_APPEND_TIME else None
+    append_time = append_time_ms if config.message_timestamp_type == TimestampType.LOG_APPEND_TIME else None
     options = BatchOptions(
         codec=codec,
         batch_bytes=layout.INT32_MAX,
@@ -303,21 +277,20 @@ def _rebuilt(
         base_sequence=header.base_sequence,
         transactional=header.magic == 2 and header.is_transactional,
         append_time_ms=append_time,
-        level=rules.compression_level,
+        level=None if config.codec is None else config.compression_level(config.codec),
     )
     source = columns(records.arena, records.rows)
     (built,) = encode_columns(source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128)
-    if len(built.data) > rules.max_message_bytes:
-        raise RecordTooLargeError(
-            f"the rebuilt batch of {len(built.data)} bytes is larger than max.message.bytes ({rules.max_message_bytes})"
-        )
-    return AnalyzedBatches(built.data, built.batches)
+    size, most = len(built.data), config.max_message_bytes
+    if size > most:
+        raise RecordTooLargeError(f"the rebuilt batch of {size} bytes is larger than max.message.bytes ({most})")
+    return built
 
 
 # --- follower -------------------------------------------------------------------------------------------
 
 
-def validate_for_follower(analyzed: AnalyzedBatches, log_end_offset: int) -> None:
+def validate_for_follower(analyzed: EncodedBatches, log_end_offset: int) -> None:
     """Checks that a follower may write these batches as they are.
 
     Raises OffsetsOutOfOrderError if last offsets do not ascend, UnexpectedAppendOffsetError if the first offset lies
@@ -343,7 +316,7 @@ def validate_for_follower(analyzed: AnalyzedBatches, log_end_offset: int) -> Non
         )
 
 
-def first_offset_of(analyzed: AnalyzedBatches, unknown: int) -> int:
+def first_offset_of(analyzed: EncodedBatches, unknown: int) -> int:
     """Returns the offset of the first batch's first record; a compressed wrapper must be decoded for it."""
     row = analyzed.batches[:1]
     if row["magic"][0] >= 2 or not row["attributes"][0] & layout.CODEC_MASK:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import random
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
@@ -111,11 +110,19 @@ class SegmentWriter:
             config.segment_index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1 - active.time_index.entries,
         )
         first_timestamp = -1 if self._first_timestamp is None else self._first_timestamp
-        state = SegmentState(active.base_offset, active.size, first_timestamp, active.created_ms, room)
         age_ms = config.segment_ms
         if config.compact and config.max_compaction_lag_ms > 0:
             age_ms = min(age_ms, config.max_compaction_lag_ms)
-        return batches_before_roll(state, RollLimits(config.segment_bytes, age_ms - self._jitter_ms), batches, now_ms)
+        state = RollState(
+            active.base_offset,
+            active.size,
+            first_timestamp,
+            active.created_ms,
+            room,
+            config.segment_bytes,
+            age_ms - self._jitter_ms,
+        )
+        return batches_before_roll(state, batches, now_ms)
 
     def write_run(self, data: np.ndarray, batches: np.ndarray, position: int, replicated: bool) -> None:
         """Writes batches to the active segment, updates the log's state, and finally shows them to readers.
@@ -247,32 +254,13 @@ class SegmentWriter:
         return random.randrange(most) if most > 0 else 0
 
 
-class RollReason(Enum):
-    """Why the active segment rolls."""
-
-    SIZE = "segment.bytes would be exceeded"
-    AGE = "segment.ms has passed"
-    INDEX_FULL = "an index is full"
-    OFFSET_OVERFLOW = "the offset does not fit the segment"
-
-
 @dataclass(frozen=True, slots=True)
-class RollLimits:
-    """The configuration's limits for one segment. Sizes in bytes, ages in milliseconds.
+class RollState:
+    """What decides a roll: the active segment, and the configuration's limits. Sizes in bytes, ages in milliseconds.
 
+    `first_timestamp` is the max timestamp of the segment's first batch, negative if it has none; `created_ms` is when
+    it was opened; `index_room` counts the entries that both indexes still take (the time index reserves one).
     `age_ms` is segment.ms less this segment's jitter; in a compacted topic at most max.compaction.lag.ms.
-    """
-
-    segment_bytes: int
-    age_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentState:
-    """The state of the active segment that decides a roll.
-
-    `first_timestamp` is the max timestamp of its first batch, negative if it has none; `created_ms` is when it was
-    opened; `index_room` counts the entries that both indexes still take (the time index reserves one).
     """
 
     base_offset: int
@@ -280,50 +268,25 @@ class SegmentState:
     first_timestamp: int
     created_ms: int
     index_room: int
+    segment_bytes: int
+    age_ms: int
 
 
-def roll_reason(
-    state: SegmentState, limits: RollLimits, size: int, last_offset: int, max_timestamp: int, now_ms: int
-) -> RollReason | None:
-    """Returns why a batch of `size` bytes needs a new segment, or None (specification §8, in Kafka's order)."""
-    if state.size > limits.segment_bytes - size:
-        return RollReason.SIZE
-    age_ms = max_timestamp - state.first_timestamp if state.first_timestamp >= 0 else now_ms - state.created_ms
-    if state.size > 0 and age_ms > limits.age_ms:
-        return RollReason.AGE
-    if state.index_room <= 0:
-        return RollReason.INDEX_FULL
-    if not 0 <= last_offset - state.base_offset <= layout.INT32_MAX:
-        return RollReason.OFFSET_OVERFLOW
-    return None
-
-
-def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.ndarray, now_ms: int) -> int:
-    """Returns how many of `batches` (layout.BATCH, in order) the segment takes before one of them must roll it.
-
-    Equal to calling `roll_reason` for each batch in turn. 0 means: roll before the first.
+def batches_before_roll(state: RollState, batches: np.ndarray, now_ms: int) -> int:
+    """Returns how many of `batches` (layout.BATCH, in order) the segment takes before one of them must roll it: one
+    beyond its size or age, the room of its indexes, or its offsets (specification §8). 0 means: roll before the first.
     """
-    if len(batches) == 0:
-        return 0
-    first = batches[0]
-    reason = roll_reason(
-        state, limits, int(first["size"]), int(first["last_offset"]), int(first["max_timestamp"]), now_ms
-    )
-    if reason is not None:
-        return 0
     # every batch adds at most one entry to an index, so within `index_room` no index fills up
-    run = batches[: state.index_room]
-    stops = state.size + np.cumsum(run["size"], dtype=np.int64) > limits.segment_bytes
-    stops |= run["last_offset"] - state.base_offset > layout.INT32_MAX
-    stops |= _too_old(state, limits, run, now_ms)
-    stops[0] = False
-    return int(np.argmax(stops)) if stops.any() else len(run)
-
-
-def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: int) -> np.ndarray:
-    """Returns which batches of a run (bool) come too long after the segment's first one."""
+    run = batches[: max(state.index_room, 0)]
+    if not len(run):
+        return 0
     first_timestamp = state.first_timestamp if state.size > 0 else int(run["max_timestamp"][0])
     if first_timestamp >= 0:
-        old: np.ndarray = run["max_timestamp"] - first_timestamp > limits.age_ms
-        return old
-    return np.full(len(run), now_ms - state.created_ms > limits.age_ms)
+        stops = run["max_timestamp"] - first_timestamp > state.age_ms
+    else:
+        stops = np.full(len(run), now_ms - state.created_ms > state.age_ms)
+    stops[0] &= state.size > 0  # an empty segment has no age
+    stops |= state.size + np.cumsum(run["size"], dtype=np.int64) > state.segment_bytes
+    relative = run["last_offset"] - state.base_offset
+    stops |= (relative < 0) | (relative > layout.INT32_MAX)
+    return int(np.argmax(stops)) if stops.any() else len(run)

@@ -9,43 +9,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog import layout
-from seglog.log.writer import (
-    RollLimits,
-    RollReason,
-    SegmentState,
-    batches_before_roll,
-    roll_reason,
+from seglog.log.writer import RollState, batches_before_roll
+
+STATE = RollState(
+    base_offset=100, size=0, first_timestamp=-1, created_ms=1000, index_room=5, segment_bytes=1000, age_ms=50
 )
 
-STATE = SegmentState(base_offset=100, size=0, first_timestamp=-1, created_ms=1000, index_room=5)
-LIMITS = RollLimits(segment_bytes=1000, age_ms=50)
+
+def rolls(state: RollState, size: int = 10, last: int = 100, timestamp: int = 1, now: int = 1000) -> bool:
+    """Whether one batch begins a new segment, by the vectorised rule."""
+    batch = np.zeros(1, dtype=layout.BATCH)
+    batch["size"], batch["last_offset"], batch["max_timestamp"] = size, last, timestamp
+    return batches_before_roll(state, batch, now) == 0
 
 
-def reason(state: SegmentState, size: int = 10, last: int = 100, timestamp: int = 1, now: int = 1000) -> object:
-    return roll_reason(state, LIMITS, size, last, timestamp, now)
+def must_roll(state: RollState, row: np.void, now: int) -> bool:
+    """The same in plain words, as Kafka asks for each batch (specification §8)."""
+    by_records = state.first_timestamp >= 0
+    age = int(row["max_timestamp"]) - state.first_timestamp if by_records else now - state.created_ms
+    relative = int(row["last_offset"]) - state.base_offset
+    return (
+        state.size > state.segment_bytes - int(row["size"])
+        or (state.size > 0 and age > state.age_ms)
+        or state.index_room <= 0
+        or not 0 <= relative <= 2**31 - 1
+    )
 
 
 def test_size_counts_what_would_be_written() -> None:
-    assert reason(replace(STATE, size=990)) is None
-    assert reason(replace(STATE, size=991)) is RollReason.SIZE
+    assert not rolls(replace(STATE, size=990))
+    assert rolls(replace(STATE, size=991))
 
 
 def test_age_is_measured_by_record_timestamps_and_never_for_an_empty_segment() -> None:
-    assert reason(replace(STATE, size=1, first_timestamp=10), timestamp=60, now=10**9) is None
-    assert reason(replace(STATE, size=1, first_timestamp=10), timestamp=61) is RollReason.AGE
-    assert reason(STATE, now=10**9) is None
+    assert not rolls(replace(STATE, size=1, first_timestamp=10), timestamp=60, now=10**9)
+    assert rolls(replace(STATE, size=1, first_timestamp=10), timestamp=61)
+    assert not rolls(STATE, now=10**9)
 
 
 def test_age_is_measured_by_the_clock_where_records_have_no_timestamp() -> None:
-    assert reason(replace(STATE, size=1), now=1050) is None
-    assert reason(replace(STATE, size=1), now=1051) is RollReason.AGE
+    assert not rolls(replace(STATE, size=1), now=1050)
+    assert rolls(replace(STATE, size=1), now=1051)
 
 
 def test_a_full_index_and_an_offset_too_far_roll() -> None:
-    assert reason(replace(STATE, index_room=0)) is RollReason.INDEX_FULL
-    assert reason(STATE, last=100 + 2**31 - 1) is None
-    assert reason(STATE, last=100 + 2**31) is RollReason.OFFSET_OVERFLOW
-    assert reason(STATE, last=99) is RollReason.OFFSET_OVERFLOW
+    assert rolls(replace(STATE, index_room=0))
+    assert not rolls(STATE, last=100 + 2**31 - 1)
+    assert rolls(STATE, last=100 + 2**31)
+    assert rolls(STATE, last=99)
 
 
 batch_lists = st.lists(
@@ -65,7 +76,7 @@ def test_a_run_stops_where_asking_batch_by_batch_stops(
     state = replace(STATE, size=size, first_timestamp=first_timestamp if size else -1, index_room=room)
     expected = 0
     for row in batches:
-        if roll_reason(state, LIMITS, int(row["size"]), int(row["last_offset"]), int(row["max_timestamp"]), now):
+        if must_roll(state, row, now):
             break
         first = int(row["max_timestamp"]) if state.size == 0 else state.first_timestamp
         # as if every batch took an index entry, which is the most a run may count on
@@ -74,4 +85,4 @@ def test_a_run_stops_where_asking_batch_by_batch_stops(
         )
         expected += 1
     state = replace(STATE, size=size, first_timestamp=first_timestamp if size else -1, index_room=room)
-    assert batches_before_roll(state, LIMITS, batches, now) == expected
+    assert batches_before_roll(state, batches, now) == expected

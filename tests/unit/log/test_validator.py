@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from seglog.configuration.keys import COMPACT, LogConfig
 from seglog.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -16,13 +17,11 @@ from seglog.errors import (
     SeglogError,
     UnexpectedAppendOffsetError,
 )
-from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.builder import BatchOptions, EncodedBatches, columns_of, encode_all
 from seglog.format.decoder import checksums_match, decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.validator import (
-    AnalyzedBatches,
     AppendOrigin,
-    AppendRules,
     analyze,
     validate_for_follower,
     validate_for_leader,
@@ -32,7 +31,13 @@ from tests.support.log_files import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 
 RECORDS = [Record(b"v%d" % i, key=b"k%d" % i, timestamp=1000 + i) for i in range(4)]
-RULES = AppendRules(max_message_bytes=10_000)
+
+
+def rules_of(max_message_bytes: int = 10_000, **others: object) -> LogConfig:
+    return LogConfig(**{"max_message_bytes": max_message_bytes, "message_timestamp_after_max_ms": 2**63 - 1} | others)  # type: ignore[arg-type]
+
+
+RULES = rules_of()
 
 
 def client_batch(codec: Compression = Compression.NONE, records: list[Record] = RECORDS) -> bytes:
@@ -40,8 +45,8 @@ def client_batch(codec: Compression = Compression.NONE, records: list[Record] = 
 
 
 def as_leader(
-    data: bytes, rules: AppendRules = RULES, origin: AppendOrigin = AppendOrigin.CLIENT, now: int = 2000
-) -> AnalyzedBatches:
+    data: bytes, rules: LogConfig = RULES, origin: AppendOrigin = AppendOrigin.CLIENT, now: int = 2000
+) -> EncodedBatches:
     return validate_for_leader(
         analyze(data, rules.max_message_bytes),
         rules,
@@ -52,7 +57,7 @@ def as_leader(
     )
 
 
-def records_of(batches: AnalyzedBatches) -> list[Record]:
+def records_of(batches: EncodedBatches) -> list[Record]:
     assert checksums_match(batches.data, batches.batches, 0).all()
     return [record for part in decode_records(batches.data, batches.batches, 0) for record in part]
 
@@ -83,7 +88,7 @@ def test_a_wrong_max_timestamp_is_corrected() -> None:
 
 
 def test_append_time_replaces_every_timestamp_but_not_the_payload() -> None:
-    rules = AppendRules(10_000, TimestampType.LOG_APPEND_TIME)
+    rules = rules_of(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     data = client_batch()
     valid = as_leader(data, rules)
     assert {record.timestamp for record in records_of(valid)} == {2000}
@@ -93,7 +98,7 @@ def test_append_time_replaces_every_timestamp_but_not_the_payload() -> None:
 @pytest.mark.parametrize("source", list(Compression))
 @pytest.mark.parametrize("target", list(Compression))
 def test_the_topics_codec_wins(source: Compression, target: Compression) -> None:
-    valid = as_leader(client_batch(source), AppendRules(10_000, compression=target))
+    valid = as_leader(client_batch(source), rules_of(compression_type=target))
     assert RecordBatchHeader.read(valid.data).codec == target
     found = records_of(valid)
     assert [(r.offset, r.key, r.value, r.timestamp) for r in found] == [
@@ -105,7 +110,7 @@ def test_the_topics_codec_wins(source: Compression, target: Compression) -> None
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4])
 def test_old_messages_become_one_v2_batch(magic: int, codec: Compression) -> None:
     valid = as_leader(encode_message_set(RECORDS, 0, magic, codec))
-    assert len(valid) == 1
+    assert len(valid.batches) == 1
     header = RecordBatchHeader.read(valid.data)
     assert (header.magic, header.count, header.codec) == (2, 4, codec)
     expected = [-1] * 4 if magic == 0 else [1000, 1001, 1002, 1003]
@@ -125,7 +130,7 @@ def test_a_compressed_batch_with_holes_is_numbered_anew() -> None:
 GOOD = client_batch()
 NO_KEY = client_batch(records=[Record(b"v", timestamp=1)])
 CONTROL = with_header(client_batch(records=RECORDS[:1]), attributes=0x30, producer_id=1, producer_epoch=0)
-REFUSED: dict[str, tuple[bytes, AppendRules, type[SeglogError]]] = {
+REFUSED: dict[str, tuple[bytes, LogConfig, type[SeglogError]]] = {
     "a client's base offset that is not 0": (with_header(GOOD, base_offset=9), RULES, InvalidRecordError),
     "two v2 batches": (GOOD + GOOD, RULES, InvalidRecordError),
     "different magic": (
@@ -141,19 +146,19 @@ REFUSED: dict[str, tuple[bytes, AppendRules, type[SeglogError]]] = {
         RULES,
         InvalidRecordError,
     ),
-    "a null key in a compacted topic": (NO_KEY, AppendRules(10_000, key_required=True), InvalidRecordError),
+    "a null key in a compacted topic": (NO_KEY, rules_of(cleanup_policy={COMPACT}), InvalidRecordError),
     "append time from a client": (
         with_header(GOOD, attributes=8),
-        AppendRules(10_000, TimestampType.LOG_APPEND_TIME),
+        rules_of(message_timestamp_type=TimestampType.LOG_APPEND_TIME),
         InvalidTimestampError,
     ),
-    "too long ago": (GOOD, AppendRules(10_000, timestamp_before_max_ms=999), InvalidTimestampError),
+    "too long ago": (GOOD, rules_of(message_timestamp_before_max_ms=999), InvalidTimestampError),
     "a negative timestamp": (
         batch_v2(0, [NaiveRecord(0, -2000, None, b"v")], max_timestamp=1000),
         RULES,
         InvalidTimestampError,
     ),
-    "a batch that is too large": (GOOD, AppendRules(len(GOOD) - 1), RecordTooLargeError),
+    "a batch that is too large": (GOOD, rules_of(len(GOOD) - 1), RecordTooLargeError),
     "a wrong checksum": (GOOD[:-1] + b"\xff", RULES, CorruptRecordError),
     "a batch smaller than its header": (bytes(8) + b"\0\0\0\x0e" + bytes(60), RULES, CorruptRecordError),
     "an unknown magic": (GOOD[:16] + b"\x03" + GOOD[17:], RULES, CorruptRecordError),
@@ -161,7 +166,7 @@ REFUSED: dict[str, tuple[bytes, AppendRules, type[SeglogError]]] = {
     "a codec that is none": (with_header(GOOD, attributes=5), RULES, InvalidRecordError),
     "too far ahead": (
         client_batch(records=[Record(b"v", timestamp=5000)]),
-        AppendRules(10_000, timestamp_after_max_ms=2999),
+        rules_of(message_timestamp_after_max_ms=2999),
         InvalidTimestampError,
     ),
 }
@@ -181,8 +186,8 @@ def test_a_clients_old_messages_may_have_any_offsets(magic: int) -> None:
 
 
 def test_a_batch_as_large_as_the_topic_allows_is_taken() -> None:
-    assert len(as_leader(GOOD, AppendRules(len(GOOD)))) == 1
-    smaller = AppendRules(len(GOOD) - 1, compression=Compression.NONE)
+    assert len(as_leader(GOOD, rules_of(len(GOOD))).batches) == 1
+    smaller = rules_of(len(GOOD) - 1, compression_type="uncompressed")
     with pytest.raises(RecordTooLargeError, match="rebuilt batch"):
         as_leader(client_batch(Compression.ZSTD, [Record(b"v" * 500, timestamp=1)]), smaller)
 
@@ -195,7 +200,7 @@ def test_a_producer_counts_from_0_on() -> None:
 
 
 def test_an_empty_key_is_a_key() -> None:
-    rules = AppendRules(10_000, key_required=True)
+    rules = rules_of(cleanup_policy={COMPACT})
     records = [Record(b"v", key=b"", timestamp=1), Record(b"v", key=b"k", timestamp=1), Record(b"v", timestamp=1)]
     assert len(records_of(as_leader(client_batch(records=records[:2]), rules))) == 2
     with pytest.raises(InvalidRecordError, match="record 2 has no key"):
@@ -207,14 +212,14 @@ def test_a_topic_of_create_time_takes_append_time_where_it_says_one_and_stores_i
     taken = as_leader(with_header(GOOD, attributes=8))
     assert RecordBatchHeader.read(taken.data).timestamp_type == TimestampType.CREATE_TIME
     timeless = client_batch(records=[Record(b"v", timestamp=-1)])
-    assert len(as_leader(timeless)) == 1
+    assert len(as_leader(timeless).batches) == 1
     with pytest.raises(InvalidTimestampError):
         as_leader(with_header(timeless, attributes=8))
 
 
 def test_timestamps_at_the_edges_are_taken() -> None:
     records = [Record(b"v", timestamp=1000), Record(b"v", timestamp=3000), Record(b"v", timestamp=-1)]
-    rules = AppendRules(10_000, timestamp_before_max_ms=1000, timestamp_after_max_ms=1000)
+    rules = rules_of(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     assert len(records_of(as_leader(client_batch(records=records), rules))) == 3
     with pytest.raises(InvalidTimestampError, match="timestamp 1000 is more than 1000 ms before now"):
         as_leader(client_batch(records=records), rules, now=2001)
@@ -224,7 +229,7 @@ def test_timestamps_at_the_edges_are_taken() -> None:
 
 @pytest.mark.parametrize("before", [2000, 2001])
 def test_the_oldest_timestamp_is_0(before: int) -> None:
-    rules = AppendRules(10_000, timestamp_before_max_ms=before)
+    rules = rules_of(message_timestamp_before_max_ms=before)
     assert len(records_of(as_leader(client_batch(records=[Record(b"v", timestamp=0)]), rules))) == 1
 
 
@@ -237,7 +242,7 @@ def test_records_out_of_order_in_their_batch_are_numbered_anew() -> None:
 @pytest.mark.parametrize("attributes", [0, 0x10])
 def test_a_rebuilt_batch_keeps_its_producer_and_whether_it_is_transactional(attributes: int) -> None:
     batch = with_header(GOOD, producer_id=0, producer_epoch=0, base_sequence=0, attributes=attributes)
-    rules = AppendRules(10_000, compression=Compression.GZIP)
+    rules = rules_of(compression_type="gzip")
     header = RecordBatchHeader.read(as_leader(batch, rules).data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (0, 0, 0)
     assert header.is_transactional == bool(attributes)
@@ -245,17 +250,17 @@ def test_a_rebuilt_batch_keeps_its_producer_and_whether_it_is_transactional(attr
 
 def test_a_control_batch_is_not_rebuilt_as_one_of_records() -> None:
     batch = with_header(client_batch(Compression.GZIP), attributes=Compression.GZIP | 0x20)
-    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR)) == 1
+    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR).batches) == 1
     with pytest.raises(InvalidRecordError, match="a control batch cannot be rebuilt"):
-        as_leader(batch, AppendRules(10_000, compression=Compression.NONE), AppendOrigin.COORDINATOR)
+        as_leader(batch, rules_of(compression_type="uncompressed"), AppendOrigin.COORDINATOR)
 
 
 @pytest.mark.parametrize(("producer_id", "epoch", "sequence"), [(0, -1, 0), (0, 0, -1), (-(2**63), -1, 0)])
 def test_a_producer_without_epoch_or_sequence_is_not_rebuilt(producer_id: int, epoch: int, sequence: int) -> None:
     batch = with_header(GOOD, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR)) == 1
+    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR).batches) == 1
     with pytest.raises(InvalidRecordError, match="cannot be rebuilt"):
-        as_leader(batch, AppendRules(10_000, compression=Compression.GZIP), AppendOrigin.COORDINATOR)
+        as_leader(batch, rules_of(compression_type="gzip"), AppendOrigin.COORDINATOR)
 
 
 def test_an_inner_message_with_a_wrong_checksum_is_refused() -> None:
@@ -270,13 +275,13 @@ def test_an_inner_message_with_a_wrong_checksum_is_refused() -> None:
 
 
 def test_a_coordinator_may_write_control_batches() -> None:
-    valid = as_leader(CONTROL, AppendRules(10_000, compression=Compression.ZSTD), AppendOrigin.COORDINATOR)
+    valid = as_leader(CONTROL, rules_of(compression_type="zstd"), AppendOrigin.COORDINATOR)
     assert RecordBatchHeader.read(valid.data).codec == 0
 
 
 def test_a_trailing_partial_batch_is_trimmed() -> None:
-    assert len(as_leader(GOOD + GOOD[:40])) == 1
-    assert len(analyze(GOOD[:40], None)) == 0
+    assert len(as_leader(GOOD + GOOD[:40]).batches) == 1
+    assert len(analyze(GOOD[:40], None).batches) == 0
 
 
 # --- follower -------------------------------------------------------------------------------------------
@@ -286,9 +291,9 @@ def replica_batch(base: int, epoch: int) -> bytes:
     return batch_v2(base, [NaiveRecord(0, 0, None, b"v")], leader_epoch=epoch)
 
 
-def as_follower(data: bytes, log_end_offset: int, leader_epoch: int) -> AnalyzedBatches:
+def as_follower(data: bytes, log_end_offset: int, leader_epoch: int) -> EncodedBatches:
     analyzed = analyze(data, None, leader_epoch)
-    if len(analyzed):
+    if len(analyzed.batches):
         validate_for_follower(analyzed, log_end_offset)
     return analyzed
 
@@ -298,7 +303,7 @@ def test_a_follower_keeps_gaps_and_drops_later_epochs() -> None:
     valid = as_follower(data, 10, 2)
     assert valid.batches["base_offset"].tolist() == [10, 20]
     assert len(valid.data) == valid.batches["size"].sum()
-    assert len(as_follower(replica_batch(1, 9), 0, 2)) == 0
+    assert len(as_follower(replica_batch(1, 9), 0, 2).batches) == 0
 
 
 def test_what_a_later_epochs_batch_holds_does_not_matter_but_its_framing_does() -> None:
@@ -311,7 +316,7 @@ def test_what_a_later_epochs_batch_holds_does_not_matter_but_its_framing_does() 
 
 
 def test_a_follower_refuses_disorder_and_overlap() -> None:
-    assert len(as_follower(replica_batch(0, 0), 0, 0)) == 1
+    assert len(as_follower(replica_batch(0, 0), 0, 0).batches) == 1
     with pytest.raises(OffsetsOutOfOrderError, match="offsets 15 to 15 do not follow"):
         as_follower(replica_batch(10, 0) + replica_batch(20, 0) + replica_batch(15, 0), 0, 0)
     with pytest.raises(OffsetsOutOfOrderError):
@@ -324,7 +329,7 @@ def test_a_follower_refuses_disorder_and_overlap() -> None:
 
 def test_a_followers_wrapper_starts_at_its_first_inner_offset() -> None:
     data = encode_message_set(RECORDS, 7, 1, Compression.GZIP)
-    assert len(as_follower(data, 7, 0)) == 1
+    assert len(as_follower(data, 7, 0).batches) == 1
     with pytest.raises(UnexpectedAppendOffsetError):
         as_follower(data, 8, 0)
     assert np.array_equal(analyze(data, None).data, np.frombuffer(data, dtype=np.uint8))
@@ -345,7 +350,7 @@ def test_a_partial_batch_of_an_unknown_magic_is_no_beginning_of_one(magic: int) 
     for data in (partial, GOOD + partial, partial[:17]):
         with pytest.raises(CorruptRecordError, match=f"unknown magic {magic}"):
             analyze(data, None)
-    assert len(analyze(partial[:16], None)) == 0, "the magic is not there yet"
+    assert len(analyze(partial[:16], None).batches) == 0, "the magic is not there yet"
 
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
@@ -353,11 +358,11 @@ def test_a_partial_batch_whose_size_cannot_be_is_no_beginning_of_one(size: int) 
     for rest in (b"", b"\0" * 5, b"\0" * 60):
         with pytest.raises(CorruptRecordError, match="no batch can"):
             analyze(GOOD + struct.pack(">qi", 0, size) + rest, None)
-    assert len(analyze(GOOD + struct.pack(">qi", 0, size)[:11], None)) == 1
+    assert len(analyze(GOOD + struct.pack(">qi", 0, size)[:11], None).batches) == 1
 
 
 def test_the_smallest_size_that_there_is_may_begin_a_batch() -> None:
-    assert len(analyze(GOOD + struct.pack(">qi", 0, 14), None)) == 1
+    assert len(analyze(GOOD + struct.pack(">qi", 0, 14), None).batches) == 1
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 12])
@@ -365,4 +370,4 @@ def test_a_partial_batch_larger_than_any_can_be_is_no_beginning_of_one(size: int
     partial = struct.pack(">qiib", 0, size, 0, 2) + b"x" * 60
     with pytest.raises(CorruptRecordError, match="no batch can"):
         analyze(partial, None)
-    assert len(analyze(struct.pack(">qiib", 0, 2**31 - 13, 0, 2) + b"x" * 60, None)) == 0
+    assert len(analyze(struct.pack(">qiib", 0, 2**31 - 13, 0, 2) + b"x" * 60, None).batches) == 0
