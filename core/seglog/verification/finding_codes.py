@@ -230,6 +230,15 @@ _REGISTRY = (
         doctor="INDEX_TRUSTED",
     ),
     Code(
+        "OFFSET_INDEX_SHORT",
+        _W,
+        "No entry of an offset index leads into the last 16 MiB of its segment, or more than that.",
+        "Keeps it: at a clean start only a missing index is made anew. Reads there walk from the last entry on.",
+        Notice.NEVER,
+        "reindex",
+        traits=_LOCAL,
+    ),
+    Code(
         "TIME_INDEX_INVALID",
         _E,
         "A time index contradicts itself or its log: a record at or before an entry's offset has a later timestamp than"

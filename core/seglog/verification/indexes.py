@@ -24,6 +24,8 @@ from seglog.verification.findings import Finding, finding
 
 _MOST_FINDINGS = 20  # wrong entries reported per segment
 _ENTRIES_AT_ONCE = 4096
+# Far more than brokers write between two entries (index.interval.bytes, 4 KiB), or a follower fetched at once (10 MB).
+_UNINDEXED_BYTES = 16 << 20
 
 
 def _running_maximum(entries: np.ndarray | None, column: str) -> np.ndarray:
@@ -54,6 +56,7 @@ class IndexObserver:
         self._next_entry = 0
         self._next_time = 0
         self._last_offset = segment.base_offset - 1
+        self._last_position = 0  # of a batch
         self._max_timestamp = -1
         self._check_shape()
 
@@ -66,12 +69,14 @@ class IndexObserver:
         yield from self._offset_entries(piece, good)
         yield from self._time_entries(good)
         self._last_offset = max(self._last_offset, int(good["last_offset"].max()))
+        self._last_position = int(good["position"][-1])
         self._max_timestamp = max(self._max_timestamp, int(good["max_timestamp"].max()))
 
     def finish(self) -> Iterator[Finding]:
         """Reports what only the end of the log shows."""
         yield from self._waiting_findings()
         yield from self._missing()
+        yield from self._short()
         if self._times is None:
             return
         for i in range(self._next_time, len(self._times)):
@@ -207,6 +212,14 @@ class IndexObserver:
             yield self._finding("INDEX_MISSING", self.segment.log, "there is no offset index", severity=severity)
         if self.segment.time_index is None and self._max_timestamp >= 0:
             yield self._finding("INDEX_MISSING", self.segment.log, "there is no time index", severity=severity)
+
+    def _short(self) -> Iterator[Finding]:
+        indexed = int(self._positions[-1]) if len(self._positions) else 0
+        unindexed = self._last_position - indexed
+        if self._offsets is not None and unindexed > _UNINDEXED_BYTES:
+            entries = f"its last entry leads to position {indexed}" if len(self._offsets) else "it has no entry"
+            message = f"{entries}, and the last batch lies {count_text(unindexed, 'byte')} after that"
+            yield self._finding("OFFSET_INDEX_SHORT", self.segment.offset_index, message)
 
     # --- findings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import seglog
 from seglog.format.control import encode_control_key, encode_control_value
 from seglog.model import ControlType, Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
@@ -181,6 +183,26 @@ def test_good_indexes_are_good(tmp_path: Path) -> None:
 )
 def test_a_wrong_index_is_reported(index: bytes, times: bytes, code: str, tmp_path: Path) -> None:
     assert set(codes(with_indexes(tmp_path, index, times), Level.INDEX)) == {code}
+
+
+@pytest.mark.parametrize(
+    ("kept", "entries"), [(0, "it has no entry"), (16, "its last entry leads to position 2000144")]
+)
+def test_an_offset_index_that_ends_long_before_its_log_is_reported_and_made_anew(
+    kept: int, entries: str, tmp_path: Path
+) -> None:
+    """Such as kafka-dump-log 4.3 and 4.4 leave where there is none (findings/kafka-dump-log-leaves-an-empty-index)."""
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        for number in range(20):
+            log.append([Record(bytes(1_000_000), timestamp=number)])
+    index = tmp_path / "t-0" / f"{0:020d}.index"
+    whole = index.read_bytes()
+    index.write_bytes(whole[:kept])
+    (short,) = seglog.verify(tmp_path / "t-0")
+    assert (short.code, short.file) == ("OFFSET_INDEX_SHORT", index.name)
+    assert re.fullmatch(entries + ", and the last batch lies 1[79][0-9]{6} bytes after that", short.message)
+    seglog.repair(tmp_path / "t-0")
+    assert index.read_bytes() == whole and list(seglog.verify(tmp_path / "t-0")) == []
 
 
 def aborted(*entries: tuple[int, int, int, int]) -> bytes:
