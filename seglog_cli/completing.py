@@ -130,9 +130,9 @@ def partitions(incomplete: str) -> list[str]:
 
 def configuration_keys(incomplete: str) -> list[str]:
     """Offers `KEY=` for each of Kafka's keys that seglog knows."""
-    from seglog.configuration.keys import KEYS
+    from seglog.configuration.keys import BY_NAME
 
-    return sorted({f"{name}=" for key in KEYS for name in key.names if name.startswith(incomplete)})
+    return sorted(f"{name}=" for name in BY_NAME if name.startswith(incomplete))
 
 
 def finding_codes(incomplete: str) -> list[str]:

@@ -451,14 +451,14 @@ KEYS: tuple[Key, ...] = (
     *(Key(f"remote.price.{item.name}", Prices, item.name, _price, 0, 1e9) for item in fields(Prices)),
 )
 
-_BY_NAME = {name: key for key in KEYS for name in key.names}
+BY_NAME = {name: key for key in KEYS for name in key.names}
 
 
 def key_named(name: str) -> Key:
     """Returns the key with this name or synonym. Raises ConfigError if there is none, with one that is nearly it."""
-    found = _BY_NAME.get(name)
+    found = BY_NAME.get(name)
     if found is None:
-        nearest = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.8)
+        nearest = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.8)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ConfigError(f"seglog knows no configuration key {name[:64]!r}{hint}")
     return found

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.configuration.keys import (
+    BY_NAME,
     COMPACT,
     DELETE,
     KEYS,
@@ -48,7 +49,6 @@ OVERRIDE_OPTION = "--override-policy"
 
 _KAFKAS_OWN = "Kafka's own topic"
 _COMPACTED = {POLICY: COMPACT}
-_KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
 # The configuration of topics that brokers create (Kafka: GroupCoordinatorConfig, TransactionLogConfig,
 # ShareCoordinatorConfig, TopicBasedRemoteLogMetadataManager).
 KAFKAS_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
@@ -81,23 +81,6 @@ class Setting:
 Layer = Mapping[str, Setting]  # by Kafka's topic-level (or only) key
 Written = tuple[str, str, str]  # name, text, origin
 Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """All values by source. `given` and `given_defaults` are the user's, strongest first.
-
-    `topic`, `node` and `cluster` come from the cluster's metadata: the topic's own values, this broker's, and all
-    brokers'. A key with an unusable value there has the origin DEFAULT. `listed` names the metadata that lists the
-    topic; it is empty if none does, or if the metadata is incomplete.
-    """
-
-    given: Sequence[Layer]
-    given_defaults: Sequence[Layer]
-    topic: Layer
-    node: Layer
-    cluster: Layer
-    listed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,30 +142,6 @@ class ResolvedConfig:
         values = "; ".join(map(str, found))
         contradicts = "this contradicts the cluster's configuration of the topic"
         return f"{values}: {contradicts}; use {OVERRIDE_OPTION} to do it anyway"
-
-
-def resolve_layers(
-    topic: str | None, layers: Layers, warnings: Sequence[str], *, override_policy: bool
-) -> ResolvedConfig:
-    """Returns the configuration of `topic` (None: of no particular topic) from all layers."""
-    stated = (layers.topic, _kafkas_own(topic), layers.node, layers.cluster)
-    inferred = {} if any(POLICY in layer for layer in (*stated, *layers.given_defaults)) else _inferred(layers.listed)
-    stack = (*layers.given, *stated, *layers.given_defaults, inferred)
-    brokers_stack = (*layers.given, *layers.given_defaults, layers.node, layers.cluster)
-    found = {key.name: _first(stack if key.topic_level else brokers_stack, key) for key in KEYS}
-    log = LogConfig(**_fields(found, LogConfig))
-    objections = filter(None, (one.key.warning(one.value) for one in found.values()))
-    unused = dict.fromkeys(name for layer in layers.given for name, one in layer.items() if not one.key.is_used)
-    ignored = [f"seglog does not use {', '.join(unused)}: only brokers do"] if unused else []
-    return ResolvedConfig(
-        log=log,
-        cleaner=CleanerConfig(**_fields(found, CleanerConfig)),
-        broker=BrokerConfig(**_fields(found, BrokerConfig)),
-        settings=found,
-        warnings=(*warnings, *ignored, *objections, *log.contradictions),
-        contradictions=_contradictions(layers.given, (*stated, inferred), log),
-        override_policy=override_policy,
-    )
 
 
 def _kafkas_own(topic: str | None) -> Layer:
@@ -277,32 +236,38 @@ class Settings:
 
         `chosen` are values from command options, by Kafka's key. `stored`, `stored_node` and `stored_brokers` are the
         values of the topic, this broker and all brokers in the cluster's metadata: key → (value, origin). `listed`
-        names the metadata that lists the topic. Unknown keys in the metadata are ignored, because they are not typing
-        errors; impossible values there are ignored with a warning. Raises ConfigError for any other impossible value.
+        names the metadata that lists the topic, if that is complete. Unknown keys in the metadata are ignored, because
+        they are not typing errors; impossible values there are ignored with a warning, and count as not set. Raises
+        ConfigError for any other impossible value.
         """
         warnings = [*self.warnings]
-        layers = Layers(
-            given=(
-                layer_of((name, text_of(value), "option") for name, value in (chosen or {}).items()),
-                self.options,
-                self.environment,
-                *self._matching(topic),
-            ),
-            given_defaults=(self.option_defaults, self.environment_defaults, self.top_level),
-            topic=_stored_layer(stored, warnings),
-            node=_stored_layer(stored_node, warnings),
-            cluster=_stored_layer(stored_brokers, warnings),
-            listed=listed,
+        options = layer_of((name, text_of(value), "option") for name, value in (chosen or {}).items())
+        given = (options, self.options, self.environment, *(self.topics[name] for name in self._patterns(topic)))
+        defaults = (self.option_defaults, self.environment_defaults, self.top_level)
+        of_topic, node, cluster = (_stored_layer(each, warnings) for each in (stored, stored_node, stored_brokers))
+        stated = (of_topic, _kafkas_own(topic), node, cluster)
+        inferred = {} if any(POLICY in layer for layer in (*stated, *defaults)) else _inferred(listed)
+        stack = (*given, *stated, *defaults, inferred)
+        brokers_stack = (*given, *defaults, node, cluster)
+        found = {key.name: _first(stack if key.topic_level else brokers_stack, key) for key in KEYS}
+        log = LogConfig(**_fields(found, LogConfig))
+        objections = filter(None, (one.key.warning(one.value) for one in found.values()))
+        unused = dict.fromkeys(name for layer in given for name, one in layer.items() if not one.key.is_used)
+        ignored = [f"seglog does not use {', '.join(unused)}: only brokers do"] if unused else []
+        return ResolvedConfig(
+            log=log,
+            cleaner=CleanerConfig(**_fields(found, CleanerConfig)),
+            broker=BrokerConfig(**_fields(found, BrokerConfig)),
+            settings=found,
+            warnings=(*warnings, *ignored, *objections, *log.contradictions),
+            contradictions=_contradictions(given, (*stated, inferred), log),
+            override_policy=override_policy,
         )
-        return resolve_layers(topic, layers, warnings, override_policy=override_policy)
 
     def kind_of(self, topic: str | None) -> tuple[str, ...]:
         """Returns what tells a topic's layers from another's: topics of one kind differ only in what is stored."""
         own = [topic] if topic is not None and topic in KAFKAS_OWN_TOPICS else []
         return (*own, *self._patterns(topic))
-
-    def _matching(self, topic: str | None) -> list[Layer]:
-        return [self.topics[name] for name in self._patterns(topic)]
 
     def _patterns(self, topic: str | None) -> list[str]:
         if topic is None:
@@ -335,7 +300,7 @@ def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
     usable: list[Written] = []
     unusable: dict[str, Setting] = {}
     for name, (text, origin) in (stored or {}).items():
-        key = _KEYS_BY_NAME.get(name)
+        key = BY_NAME.get(name)
         if key is None:
             continue
         try:

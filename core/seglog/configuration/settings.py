@@ -27,7 +27,7 @@ from seglog.configuration.cluster_metadata import (
     StoredValue,
     read_cluster_metadata,
 )
-from seglog.configuration.keys import KEYS, LogConfig, key_named
+from seglog.configuration.keys import BY_NAME, LogConfig, key_named
 from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Written, layer_of
 from seglog.configuration.writers import Releases, recognise
 from seglog.errors import ConfigError, RefusedError, SeglogError, UntrustedLinkError
@@ -121,7 +121,7 @@ def _override(text: str) -> Written:
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[str, ...]]:
-    names = {_PREFIX + name.upper().replace(".", "_"): name for key in KEYS for name in key.names}
+    names = {_PREFIX + name.upper().replace(".", "_"): name for name in BY_NAME}
     written = [(names[name], value, name) for name, value in environment.items() if name in names]
     unknown = sorted(
         name for name in environment if name.startswith(_PREFIX) and name not in names and name not in OTHER_VARIABLES
@@ -198,10 +198,9 @@ def _read_properties(path: Path, data: bytes) -> tuple[Layer, tuple[str, ...]]:
     """Returns the values of a broker's own file, and its other keys: a broker has many more than seglog."""
     written: list[Written] = []
     others: list[str] = []
-    known = {name for key in KEYS for name in key.names}
     try:
         for name, text in parse_properties(data).items():
-            if name in known:
+            if name in BY_NAME:
                 key_named(name).parse(text, name)
                 written.append((name, text, str(path)))
             else:
@@ -259,19 +258,16 @@ class DirectorySettings:
         # Nearly all of ten thousand topics have the configuration of others.
         alike = (topic is None, self._given.kind_of(topic), listed, tuple(own.items()))
         if alike not in self._resolved:
-            self._resolved[alike] = self._of_layers(topic, own, listed)
+            self._resolved[alike] = self._given.resolve(
+                topic,
+                chosen=self._chosen,
+                stored=own,
+                stored_brokers=self._cluster,
+                stored_node=self._node,
+                listed=listed,
+                override_policy=self._override_policy,
+            )
         return self._resolved[alike]
-
-    def _of_layers(self, topic: str | None, own: Mapping[str, tuple[str, str]], listed: str) -> ResolvedConfig:
-        return self._given.resolve(
-            topic,
-            chosen=self._chosen,
-            stored=own,
-            stored_brokers=self._cluster,
-            stored_node=self._node,
-            listed=listed,
-            override_policy=self._override_policy,
-        )
 
     def __call__(self, topic: str) -> LogConfig:
         return self.resolve(topic).log
