@@ -133,7 +133,7 @@ class LogConfig:
         `warnings`.
         """
         given = mapping("values", values, "a mapping from Kafka's keys to values")
-        config = cls(**_read_mapping(cls, given, warnings))
+        config = cls(**_read_mapping(given, warnings))
         if warnings is not None:
             warnings.extend(config.contradictions)
         return config
@@ -150,11 +150,6 @@ class CleanerConfig:
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = 1.7976931348623157e308
     backoff_ms: int = 15_000
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """Builds the configuration from Kafka's keys of the cleaner, with the errors of `LogConfig.from_mapping`."""
-        return cls(**_read_mapping(cls, values, warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +172,6 @@ class BrokerConfig:
     process_roles: tuple[str, ...] = ()
     controller_quorum_voters: tuple[str, ...] = ()
     controller_quorum_bootstrap_servers: tuple[str, ...] = ()
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """Builds the configuration from Kafka's keys of a broker, with the errors of `LogConfig.from_mapping`."""
-        return cls(**_read_mapping(cls, values, warnings))
 
 
 _UNUSED = frozenset(
@@ -475,13 +465,13 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def _read_mapping(owner: type[Any], values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
-    """Returns field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
+def _read_mapping(values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
+    """Returns field → value for a topic's keys in `values`; of several names of a key the strongest counts."""
     for given in values:
         if not isinstance(given, str):
             raise TypeError(f"a configuration key is text, not {described(given)}")
-        if key_named(given).owner is not owner:
-            raise ConfigError(f"{given} is not a key of {owner.__name__}")
+        if not key_named(given).topic_level:
+            raise ConfigError(f"{given} is not a key of {LogConfig.__name__}")
     found: dict[str, Any] = {}
     for key in KEYS:
         name = next((name for name in key.names if name in values), None)
