@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seglog.units import count_text
 from seglog_cli.progress import bytes_text as size
 from seglog_cli.report_page.charts import bar, spark, strip, treemap
-from seglog_cli.report_page.words import NOTHING, cell, moment, number, percent, row_head, said, table
+from seglog_cli.report_page.words import NOTHING, Cell, moment, more, number, percent, said, table
 
 _TILES = 40
 _TOPICS = 25
@@ -38,32 +38,22 @@ def topics_section(report: Report) -> str:
     tiles += [(f"{len(topics) - _TILES:,} other topics", rest)] if rest else []
     most = max((length for _, length, _ in topics), default=0)
 
-    def row(name: str, length: int, count: int) -> str:
+    def row(name: str, length: int, count: int) -> tuple[str, ...]:
         share = length / total if total else 0
-        return (
-            row_head(said(name))
-            + cell(bar(length / most if most else 0))
-            + cell(size(length), right=True)
-            + cell(percent(share), right=True)
-            + cell(number(count), right=True)
-        )
+        return said(name), bar(length / most if most else 0), size(length), percent(share), number(count)
 
     heads = ("Topic", ".<span class=h>Bar</span>", ">Bytes", ">Share", ">Partitions")
     listed = topics[_TOPICS : _TOPICS + _TOPICS_LISTED]
-    plain = [
-        row_head(said(name)) + cell(size(length), right=True) + cell(number(count), right=True)
-        for name, length, count in listed
-    ]
-    more = ""
+    plain = [(said(name), size(length), number(count)) for name, length, count in listed]
+    others = ""
     if plain:
-        left = len(topics) - _TOPICS - len(plain)
-        said_left = f"<p class=m>{left:,} more topics, smaller than these</p>" if left else ""
+        left = more(len(topics) - _TOPICS - len(plain), " topics, smaller than these")
         folded = table("", ("Topic", ">Bytes", ">Partitions"), plain)
-        more = f"<details><summary>{len(plain):,} more topics</summary>{folded}{said_left}</details>"
+        others = f"<details><summary>{len(plain):,} more topics</summary>{folded}{left}</details>"
     return (
         f"<h2>Where the bytes are</h2><p>{size(total)} in {count_text(len(topics), 'topic', ',')}."
         f" <span class=m>Areas and bars are in proportion to bytes.</span></p>{treemap(tiles)}"
-        f"{table('The largest topics', heads, (row(*partition) for partition in topics[:_TOPICS]))}{more}\n"
+        f"{table('The largest topics', heads, (row(*partition) for partition in topics[:_TOPICS]))}{others}\n"
     )
 
 
@@ -96,21 +86,20 @@ def partitions_section(report: Report) -> str:
     )
 
 
-def _row(partition: PartitionFigures, several: bool) -> str:
+def _row(partition: PartitionFigures, several: bool) -> list[str | Cell]:
     newest = partition.newest_ms
-    due = _due(partition)
     ratio = partition.compaction.dirty_ratio if partition.compaction is not None else None
-    cells = [
-        row_head(said(partition.partition)),
-        cell(size(partition.bytes), value=partition.bytes, right=True),
-        cell(f"{strip(partition.segments)}<span class=m>{count_text(len(partition.segments), 'segment', ',')}</span>"),
-        cell(spark(partition.growth)),
-        cell(state_text(partition)),
-        cell(NOTHING if ratio is None else percent(ratio), value=-1 if ratio is None else ratio, right=True),
-        cell(due[0], value=due[1]),
-        cell(moment(newest), value=newest or 0),
+    return [
+        said(partition.partition),
+        Cell(size(partition.bytes), partition.bytes),
+        f"{strip(partition.segments)}<span class=m>{count_text(len(partition.segments), 'segment', ',')}</span>",
+        spark(partition.growth),
+        state_text(partition),
+        Cell(NOTHING, -1) if ratio is None else Cell(percent(ratio), ratio),
+        _due(partition),
+        Cell(moment(newest), newest or 0),
+        *([said(partition.directory)] if several else []),
     ]
-    return "".join(cells) + (cell(said(partition.directory)) if several else "")
 
 
 def state_text(partition: PartitionFigures) -> str:
@@ -125,14 +114,14 @@ def state_text(partition: PartitionFigures) -> str:
     return f"<b class=warn>{word}</b>" if word == "cleanable" else word
 
 
-def _due(partition: PartitionFigures) -> tuple[str, float]:
-    """Returns when retention deletes next, as text and as a number to sort by."""
+def _due(partition: PartitionFigures) -> Cell:
+    """Returns when retention deletes next."""
     retention = partition.retention
     if retention is None:
-        return NOTHING, float("inf")
+        return Cell(NOTHING, float("inf"))
     if retention.due_bytes:
-        return f"now: {size(retention.due_bytes)}", 0
-    return (NOTHING, 9e15) if retention.next_ms is None else (moment(retention.next_ms), retention.next_ms)
+        return Cell(f"now: {size(retention.due_bytes)}", 0)
+    return Cell(NOTHING, 9e15) if retention.next_ms is None else Cell(moment(retention.next_ms), retention.next_ms)
 
 
 def _others(others: Sequence[PartitionFigures]) -> str:
@@ -142,9 +131,7 @@ def _others(others: Sequence[PartitionFigures]) -> str:
         by_directory.setdefault(partition.directory, {}).setdefault(partition.topic, []).append(partition)
     parts = []
     for directory, topics in by_directory.items():
-        rows = (
-            f"<td>{said(topic)}<td>{'; '.join(map(_short, partitions))}" for topic, partitions in sorted(topics.items())
-        )
+        rows = ((said(topic), "; ".join(map(_short, partitions))) for topic, partitions in sorted(topics.items()))
         listed = table("", ("Topic", "Partitions: bytes, compaction"), rows)
         count = sum(map(len, topics.values()))
         words = f"{count_text(count, 'smaller partition', ',')} in {said(directory)}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from seglog.units import count_text
 from seglog_cli.progress import bytes_text as size
-from seglog_cli.report_page.words import NOTHING, cell, moment, number, row_head, said, table
+from seglog_cli.report_page.words import NOTHING, moment, more, number, said, table
 
 if TYPE_CHECKING:
-    from seglog.look.report.figures import Concern, Report, SettingFigures
+    from seglog.look.report.figures import Concern, Report, SettingFigures, Side
 
 _CONCERNS_SHOWN = 3  # of a code, before the rest is folded
 _CONCERNS_LISTED = 200
@@ -47,14 +47,8 @@ def _directories(report: Report) -> str:
         stopped = "stopped in order" if directory.clean_shutdown else "killed, or not stopped in order"
         state = "running" if directory.running else stopped
         free = NOTHING if directory.free_bytes is None else size(directory.free_bytes)
-        rows.append(
-            row_head(said(directory.path))
-            + cell(said(directory.broker))
-            + cell(state)
-            + cell(number(directory.partitions), right=True)
-            + cell(size(directory.bytes), right=True)
-            + cell(free, right=True)
-        )
+        numbers = (number(directory.partitions), size(directory.bytes), free)
+        rows.append((said(directory.path), said(directory.broker), state, *numbers))
     heads = ("Log directory", "Broker", "State", ">Partitions", ">Bytes", ">Free")
     return table("The log directories of this report", heads, rows)
 
@@ -75,9 +69,8 @@ def hands_section(report: Report) -> str:
         broker = f"<p class=m>A broker: {said(first.broker)}</p>" if first.broker else ""
         items = [_concern(concern) for concern in concerns]
         rest = len(items) - _CONCERNS_SHOWN
-        more = "".join(items[_CONCERNS_SHOWN:_CONCERNS_LISTED])
-        left = f"<p class=m>{len(items) - _CONCERNS_LISTED:,} more</p>" if len(items) > _CONCERNS_LISTED else ""
-        folded = f"<details><summary>{rest:,} more</summary><ul>{more}</ul>{left}</details>" if rest > 0 else ""
+        listed = f"<ul>{''.join(items[_CONCERNS_SHOWN:_CONCERNS_LISTED])}</ul>{more(len(items) - _CONCERNS_LISTED)}"
+        folded = f"<details><summary>{rest:,} more</summary>{listed}</details>" if rest > 0 else ""
         parts.append(
             f"<div class='c {severity}'><h3><b class={severity}>{_WORDS[severity]}</b> {said(code)}{times}</h3>"
             f"{broker}<ul>{''.join(items[:_CONCERNS_SHOWN])}</ul>{folded}</div>\n"
@@ -105,18 +98,8 @@ def sides_section(report: Report) -> str:
     rows = []
     for comparison in report.comparisons[:_ROWS]:
         by_broker = {side.broker: side for side in comparison.sides}
-        cells = [
-            row_head(said(comparison.partition)),
-            cell(NOTHING if comparison.leader is None else f"broker {comparison.leader}"),
-        ]
-        for name in brokers:
-            side = by_broker.get(name)
-            if side is None:
-                cells.append(cell("", right=True))
-            else:
-                text = "furthest" if not side.behind else f"{side.behind:,} behind"
-                cells.append(cell(f"{side.end_offset:,}<br><span class=m>{text}</span>", right=True))
-        rows.append("".join(cells))
+        leader = NOTHING if comparison.leader is None else f"broker {comparison.leader}"
+        rows.append((said(comparison.partition), leader, *(_side(by_broker.get(name)) for name in brokers)))
     heads = ("Partition", "Leader by metadata", *(f">{said(name)}" for name in brokers))
     verb = "differs" if len(behind) == 1 else "differ"
     total = count_text(len(report.comparisons), "partition", ",")
@@ -125,15 +108,22 @@ def sides_section(report: Report) -> str:
         "<p class=m>The end is what indexes and checkpoints show. A difference of some KiB of records says"
         " nothing; <code>seglog replicas</code> reads the stopped brokers' logs, and tells which copy holds what.</p>"
         + table("End offsets, those that differ most first", heads, rows)
-        + (f"<p class=m>{len(report.comparisons) - _ROWS:,} more</p>" if len(report.comparisons) > _ROWS else "")
+        + more(len(report.comparisons) - _ROWS)
     )
+
+
+def _side(side: Side | None) -> str:
+    if side is None:
+        return ""
+    text = "furthest" if not side.behind else f"{side.behind:,} behind"
+    return f"{side.end_offset:,}<br><span class=m>{text}</span>"
 
 
 def settings_section(report: Report) -> str:
     """The values that differ from Kafka's defaults, with topics of equal values together."""
-    parts = ["<h2>Settings that differ from their defaults</h2>"]
+    heading = "<h2>Settings that differ from their defaults</h2>"
     if not report.settings:
-        return parts[0] + "<p>None is known.</p>\n"
+        return heading + "<p>None is known.</p>\n"
     by_owner: dict[tuple[str, str | None], list[SettingFigures]] = defaultdict(list)
     for setting in report.settings:
         by_owner[setting.directory, setting.topic].append(setting)
@@ -145,33 +135,28 @@ def settings_section(report: Report) -> str:
     for (is_broker, values), names in sorted(equal.items(), key=lambda item: (not item[0][0], item[1])):
         unique = list(dict.fromkeys(names))
         owners = ", ".join(map(said, unique[:_SETTING_TOPICS]))
-        more = f" and {len(unique) - _SETTING_TOPICS:,} more" if len(unique) > _SETTING_TOPICS else ""
+        others = f" and {len(unique) - _SETTING_TOPICS:,} more" if len(unique) > _SETTING_TOPICS else ""
         texts = "<br>".join(f"<code>{said(key)}={said(value)}</code>" for key, value, _ in values)
         origins = "<br>".join(dict.fromkeys(said(origin) for _, _, origin in values))
-        rows.append(row_head(("Broker: " if is_broker else "") + owners + more) + cell(texts) + cell(origins))
-    shown_rows = rows[:_ROWS]
-    parts.append(table("", ("Of", "Value", "Set in"), shown_rows))
-    if len(rows) > _ROWS:
-        parts.append(f"<p class=m>{len(rows) - _ROWS:,} more groups</p>")
-    return "".join(parts)
+        rows.append((f"{'Broker: ' if is_broker else ''}{owners}{others}", texts, origins))
+    return heading + table("", ("Of", "Value", "Set in"), rows[:_ROWS]) + more(len(rows) - _ROWS, " groups")
 
 
 def leftovers_section(report: Report) -> str:
     """Files and directories that no running log needs."""
     aside = [partition for partition in report.partitions if partition.state != "live"]
     rows = [
-        row_head(said(partition.partition)) + cell(said(partition.state)) + cell(size(partition.bytes), right=True)
+        (said(partition.partition), said(partition.state), size(partition.bytes))
         for partition in sorted(aside, key=lambda partition: -partition.bytes)
     ]
     for partition in report.live:
         for kind, names in (("unfinished", partition.leftovers), ("not Kafka's", partition.strangers)):
             if names:
                 some = ", ".join(map(said, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-                rows.append(row_head(f"{said(partition.partition)}: {some}") + cell(kind) + cell("", right=True))
+                rows.append((f"{said(partition.partition)}: {some}", kind, ""))
     if not rows:
         return "<h2>Leftovers</h2><p>None.</p>\n"
-    more = f"<p class=m>{len(rows) - _ROWS:,} more</p>" if len(rows) > _ROWS else ""
-    return "<h2>Leftovers</h2>" + table("", ("Name", "Kind", ">Bytes"), rows[:_ROWS]) + more
+    return "<h2>Leftovers</h2>" + table("", ("Name", "Kind", ">Bytes"), rows[:_ROWS]) + more(len(rows) - _ROWS)
 
 
 def reading_section(report: Report) -> str:

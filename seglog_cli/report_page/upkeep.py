@@ -9,7 +9,7 @@ from seglog.units import count_text
 from seglog_cli.progress import bytes_text as size
 from seglog_cli.report_page.charts import bar, curve, rounds
 from seglog_cli.report_page.logs import state_text
-from seglog_cli.report_page.words import cell, moment, number, percent, row_head, said, table
+from seglog_cli.report_page.words import Cell, moment, more, number, percent, said, table
 
 _ROWS = 100
 _STATES = ("blocked", "cleanable", "waiting", "young", "clean")
@@ -79,8 +79,7 @@ def compaction_section(report: Report) -> str:
             map(_compaction_row, rows[:_ROWS]),
         )
     )
-    if len(rows) > _ROWS:
-        parts.append(f"<p class=m>{len(rows) - _ROWS:,} more</p>")
+    parts.append(more(len(rows) - _ROWS))
     return "".join(parts) + _rounds(compacted)
 
 
@@ -94,18 +93,12 @@ def _dirty(partition: PartitionFigures) -> int:
     )
 
 
-def _compaction_row(partition: PartitionFigures) -> str:
+def _compaction_row(partition: PartitionFigures) -> tuple[str | Cell, ...]:
     compaction = partition.compaction
     assert compaction is not None
-    return (
-        row_head(said(partition.partition))
-        + cell(state_text(partition))
-        + cell(bar(compaction.dirty_ratio, 80))
-        + cell(percent(compaction.dirty_ratio), right=True)
-        + cell(size(compaction.cleanable_bytes), right=True)
-        + cell(size(compaction.blocked_bytes), right=True)
-        + f"<td class=y>{said(compaction.why)}"
-    )
+    numbers = (percent(compaction.dirty_ratio), size(compaction.cleanable_bytes), size(compaction.blocked_bytes))
+    why = Cell(said(compaction.why), style="y")
+    return (said(partition.partition), state_text(partition), bar(compaction.dirty_ratio, 80), *numbers, why)
 
 
 def _rounds(compacted: list[PartitionFigures]) -> str:
@@ -152,41 +145,32 @@ def retention_section(report: Report) -> str:
         if retention.held_by and staying:
             held.setdefault(retention.held_by, []).append(staying)
     most = max(due.values(), default=0)
-    rows = [
-        row_head(words) + cell(bar(due[words] / most if most else 0)) + cell(size(due[words]), right=True)
-        for _, words in _TERMS
-        if due[words]
-    ]
+    rows = [(words, bar(due[words] / most if most else 0), size(due[words])) for _, words in _TERMS if due[words]]
     parts = ["<h2>Retention</h2>"]
     if rows:
         parts.append(table("When bytes come due by age", ("When", ".<span class=h>Bar</span>", ">Bytes"), rows))
     else:
         parts.append("<p>No segment comes due by a known rule of age.</p>")
     kept_rows = [
-        row_head(_HELD[code]) + cell(number(len(sizes)), right=True) + cell(size(sum(sizes)), right=True)
+        (_HELD[code], number(len(sizes)), size(sum(sizes)))
         for code, sizes in sorted(held.items(), key=lambda item: -sum(item[1]))
     ]
     if kept_rows:
         parts.append(table("What holds the oldest segment that stays", ("Held by", ">Partitions", ">Bytes"), kept_rows))
     first = sorted(filter(_due_bytes, report.live), key=lambda partition: -_due_bytes(partition))
     if first:
-        listed = (
-            row_head(said(partition.partition))
-            + cell(size(_due_bytes(partition)), right=True)
-            + cell(said(_rule(partition)))
+        listed = [
+            (said(partition.partition), size(_due_bytes(partition)), said(partition.retention.why))
             for partition in first[:_ROWS]
-        )
+            if partition.retention is not None
+        ]
         parts.append(table("Deletable now", ("Partition", ">Bytes", "Then holds"), listed))
-        parts.append(f"<p class=m>{len(first) - _ROWS:,} more</p>" if len(first) > _ROWS else "")
+        parts.append(more(len(first) - _ROWS))
     return "".join(parts) + "\n"
 
 
 def _due_bytes(partition: PartitionFigures) -> int:
     return 0 if partition.retention is None else partition.retention.due_bytes
-
-
-def _rule(partition: PartitionFigures) -> str:
-    return "" if partition.retention is None else partition.retention.why
 
 
 def _term(distance_ms: int) -> str:
