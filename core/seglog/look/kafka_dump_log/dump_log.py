@@ -36,7 +36,7 @@ from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.kafka_dump_log.decoders import PartDecoders, control_text
 from seglog.look.kafka_dump_log.indexes import IndexDump
-from seglog.look.kafka_dump_log.reports import Report, Reports
+from seglog.look.kafka_dump_log.reports import Mismatch, Report, Reports
 from seglog.ordered_pool import Account
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
@@ -175,7 +175,7 @@ class _LogText(LogRenderer):
             return
         before = self._before(offsets, offsets)
         for i in np.flatnonzero(offsets != before + 1).tolist():
-            self.reports.non_consecutive(self.path, int(before[i]), int(offsets[i]))
+            self.reports.note(Mismatch.GAP, self.path, int(before[i]), int(offsets[i]))
         self._last_offset = int(offsets[-1])
 
     def rendered(

@@ -19,7 +19,7 @@ from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.layout import INT32_MAX, SNAPSHOT_COUNT_OFFSET, SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
-from seglog.look.kafka_dump_log.reports import Report, Reports
+from seglog.look.kafka_dump_log.reports import Mismatch, Report, Reports
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import File, FileSystem, require_size
 from seglog.storage.padding import written_front
@@ -109,7 +109,7 @@ class IndexDump:
                     row = entry_row(log, position, log.size()) if 0 <= position < log.size() else None
                     found = -1 if row is None else int(row["last_offset"][0])
                     if found != offset:
-                        self.reports.index_mismatch(self.path, offset, found)
+                        self.reports.note(Mismatch.INDEX, self.path, offset, found)
                 if not self.verify_only:
                     yield f"offset: {offset} position: {position}"
 
@@ -148,16 +148,16 @@ class IndexDump:
         position = int(lookup["position"][at]) if at >= 0 else 0
         row = self._batch_reaching(log, position, offset)
         if row is None:
-            self.reports.offset_not_found(self.path, offset, -1)
+            self.reports.note(Mismatch.NOT_FOUND, self.path, offset, -1)
             return
         if int(row["last_offset"][0]) != offset:
-            self.reports.offset_not_found(self.path, offset, int(row["last_offset"][0]))
+            self.reports.note(Mismatch.NOT_FOUND, self.path, offset, int(row["last_offset"][0]))
             return
         largest = self._largest_timestamp(log, row)
         if largest != timestamp:
-            self.reports.timestamp_mismatch(self.path, timestamp, largest)
+            self.reports.note(Mismatch.TIMESTAMP, self.path, timestamp, largest)
         if before >= timestamp:
-            self.reports.timestamp_out_of_order(self.path, timestamp, before)
+            self.reports.note(Mismatch.ORDER, self.path, timestamp, before)
 
     def _batch_reaching(self, log: File, position: int, offset: int) -> np.ndarray | None:
         """Returns the header of the first batch from `position` on whose last offset is at least `offset`, or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 _MOST_LINES = 100_000  # per kind and file; more are only counted
@@ -18,55 +19,46 @@ class Report:
     wrong: bool = True
 
 
+class Mismatch(Enum):
+    """A kind of mismatch: Kafka's title for those of a file, and the line for two offsets or timestamps, in this order.
+
+    INDEX: an offset entry, and the last offset of the batch at its position. TIMESTAMP: a time entry, and the largest
+    timestamp of its batch. ORDER: a time entry that is not later than the one before. NOT_FOUND: a time entry whose
+    offset is not the last one of a batch, and the offset that is found. GAP: two records whose offsets are not
+    consecutive.
+    """
+
+    INDEX = "Mismatches in :{}", "  Index offset: {}, log offset: {}"
+    TIMESTAMP = "Found timestamp mismatch in :{}", "  Index timestamp: {}, log timestamp: {}"
+    ORDER = "Found out of order timestamp in :{}", "  Index timestamp: {}, Previously indexed timestamp: {}"
+    NOT_FOUND = (
+        "The following indexed offsets are not found in :{}",
+        "Indexed offset: {}, found log offset: {}",
+    )
+    GAP = "Non-consecutive offsets in {}", "  {} is followed by {}"
+
+
 class Reports:
     """Collects mismatches during the dump and reports them grouped by kind and file, as Kafka's tool does."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[Path, list[str]]] = {
-            "Mismatches in :{}": {},
-            "Found timestamp mismatch in :{}": {},
-            "Found out of order timestamp in :{}": {},
-            "The following indexed offsets are not found in :{}": {},
-            "Non-consecutive offsets in {}": {},
-        }
-        self._omitted: Counter[tuple[str, Path]] = Counter()
+        self._found: dict[Mismatch, dict[Path, list[str]]] = {kind: {} for kind in Mismatch}
+        self._omitted: Counter[tuple[Mismatch, Path]] = Counter()
 
-    def index_mismatch(self, path: Path, index_offset: int, log_offset: int) -> None:
-        """Notes an offset entry that differs from the last offset of the batch at its position."""
-        self._add("Mismatches in :{}", path, f"  Index offset: {index_offset}, log offset: {log_offset}")
-
-    def timestamp_mismatch(self, path: Path, index_timestamp: int, log_timestamp: int) -> None:
-        """Notes a time entry that differs from the largest timestamp of its batch."""
-        line = f"  Index timestamp: {index_timestamp}, log timestamp: {log_timestamp}"
-        self._add("Found timestamp mismatch in :{}", path, line)
-
-    def timestamp_out_of_order(self, path: Path, timestamp: int, before: int) -> None:
-        """Notes a time entry that is not later than the previous one."""
-        line = f"  Index timestamp: {timestamp}, Previously indexed timestamp: {before}"
-        self._add("Found out of order timestamp in :{}", path, line)
-
-    def offset_not_found(self, path: Path, index_offset: int, log_offset: int) -> None:
-        """Notes a time entry whose offset is not the last offset of a batch."""
-        line = f"Indexed offset: {index_offset}, found log offset: {log_offset}"
-        self._add("The following indexed offsets are not found in :{}", path, line)
-
-    def non_consecutive(self, path: Path, before: int, offset: int) -> None:
-        """Notes two consecutive records whose offsets are not consecutive."""
-        self._add("Non-consecutive offsets in {}", path, f"  {before} is followed by {offset}")
+    def note(self, kind: Mismatch, path: Path, one: int, other: int) -> None:
+        """Notes a mismatch in a file."""
+        lines = self._found[kind].setdefault(path, [])
+        if len(lines) < _MOST_LINES:
+            lines.append(kind.value[1].format(one, other))
+        else:
+            self._omitted[kind, path] += 1
 
     def all(self) -> Iterator[Report]:
         """Yields a report per kind and file; mismatches of offset indexes come last entry first, as in Kafka's tool."""
-        for title, by_path in self._found.items():
+        for kind, by_path in self._found.items():
             for path, lines in by_path.items():
-                ordered = lines[::-1] if title.startswith("Mismatches") else list(lines)
-                if self._omitted[title, path]:
-                    ordered.append(f"  and {self._omitted[title, path]} more")
-                wrong = not title.startswith("Non-consecutive")
-                yield Report("\n".join((title.format(path.absolute()), *ordered)), wrong)
-
-    def _add(self, title: str, path: Path, line: str) -> None:
-        lines = self._found[title].setdefault(path, [])
-        if len(lines) < _MOST_LINES:
-            lines.append(line)
-        else:
-            self._omitted[title, path] += 1
+                ordered = lines[::-1] if kind is Mismatch.INDEX else list(lines)
+                if self._omitted[kind, path]:
+                    ordered.append(f"  and {self._omitted[kind, path]} more")
+                title = kind.value[0].format(path.absolute())
+                yield Report("\n".join((title, *ordered)), wrong=kind is not Mismatch.GAP)

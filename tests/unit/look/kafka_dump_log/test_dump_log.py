@@ -12,7 +12,7 @@ import pytest
 from seglog.format.compression import compress
 from seglog.look.kafka_dump_log.decoders import PartDecoders
 from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
-from seglog.look.kafka_dump_log.reports import Report, Reports
+from seglog.look.kafka_dump_log.reports import Mismatch, Report, Reports
 from seglog.model import Compression
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.findings import Finding
@@ -144,6 +144,6 @@ def test_mismatches_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("seglog.look.kafka_dump_log.reports._MOST_LINES", 2)
     reports, path = Reports(), tmp_path / "0.log"
     for offset in range(5):
-        reports.non_consecutive(path, offset, offset + 2)
+        reports.note(Mismatch.GAP, path, offset, offset + 2)
     (found,) = reports.all()
     assert found.text.split("\n")[1:] == ["  0 is followed by 2", "  1 is followed by 3", "  and 3 more"]
