@@ -16,6 +16,7 @@ from typing import Literal
 from typer.completion import completion_init, get_completion_script, install  # type: ignore[attr-defined]
 
 VARIABLE = "_SEGLOG_COMPLETE"  # set for Typer by a shell that asks
+DECODER_CLASSES = ("StringDecoder", "DefaultDecoder", "IntegerDecoder", "LongDecoder")  # `kafka_dump_log.decoders`
 PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
@@ -142,13 +143,6 @@ def finding_codes(incomplete: str) -> list[str]:
     return [code for code in sorted(CODES) if code.startswith(incomplete.upper())]
 
 
-def decoder_classes(incomplete: str) -> list[str]:
-    """Offers the decoder classes of kafka-dump-log that seglog knows."""
-    from seglog.doors import door
-
-    return [name for name in door("decoder classes")() if name.startswith(incomplete)]
-
-
 def listed(values: Iterable[str]) -> Offer:
     """Offers one more of these values in a comma-separated list."""
     every = list(values)
@@ -171,7 +165,7 @@ _BY_METAVAR: dict[str, Offer] = {
     "PATH": partitions,
     "COPY": partitions,
     "SOURCE": partitions,
-    "CLASS": decoder_classes,
+    "CLASS": choices(DECODER_CLASSES),
     "CODE": finding_codes,
     "PARTITION|CODE": partitions_or_codes,
     "PARTS": listed(PARTS),

@@ -38,8 +38,6 @@ DOORS = {
     "diagnoses": ("seglog_rescue.doctor.doctor", "diagnoses"),
     # the kinds of its diagnoses: () -> verification.finding_codes.Code
     "diagnosis codes": ("seglog_rescue.doctor.cases", "codes"),
-    # the decoder classes of kafka-dump-log, for a shell that completes their names: () -> names
-    "decoder classes": ("seglog.look.kafka_dump_log.decoders", "class_names"),
     # what the consumer groups of log directories hold: (fs, targets) -> operations.groups.GroupsReport
     "groups": ("seglog_rescue.operations.groups", "read_groups"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader

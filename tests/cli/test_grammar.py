@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from seglog.arguments import MOST_THREADS
+from seglog.look.kafka_dump_log.decoders import CLASSES
 from seglog.model import Compression
 from seglog_cli.catalogue import COMMANDS, ELSEWHERE
+from seglog_cli.completing import DECODER_CLASSES
 from seglog_cli.manual import descriptions
 from seglog_cli.options import CODECS, MOST_JOBS, require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
@@ -313,6 +315,10 @@ def test_an_impossible_value_is_wrong_usage_that_names_its_option(
 
 def test_the_library_takes_as_many_threads_as_the_command_line() -> None:
     assert MOST_JOBS == MOST_THREADS
+
+
+def test_a_shell_offers_the_decoder_classes_that_dump_log_knows() -> None:
+    assert tuple(CLASSES) == DECODER_CLASSES
 
 
 def test_any_offset_is_a_limit(logs: Path) -> None:

@@ -31,11 +31,6 @@ CLASSES: dict[str, PartDecoder] = {
 }
 
 
-def class_names() -> Collection[str]:
-    """Returns the decoder classes that seglog knows."""
-    return CLASSES
-
-
 # Topics by parser; the first one that was asked for wins.
 _PARSERS = {
     "offsets": "__consumer_offsets",
