@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from seglog.operations.workspace import Sources, Workspace
     from seglog.repairs.undo.journal import RunRecord
     from seglog.storage.filesystem import FileSystem
-    from seglog.storage.traffic import Traffic
     from seglog_cli.progress import Progress, ProgressChoice
+    from seglog_stores.remote.traffic import Traffic
 
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3  # mallopt(3)
 _LARGE_BLOCK = 8 << 20
@@ -258,7 +258,7 @@ class Session:
         """The traffic with object stores that `-v` reports; None without `-v`, or without any request."""
         if not self.console.verbose:
             return None
-        from seglog.storage.traffic import OF_PROCESS
+        from seglog_stores.remote.traffic import OF_PROCESS
 
         return OF_PROCESS if OF_PROCESS.requests else None
 

@@ -187,7 +187,7 @@ def _json(console: Console, group: Group) -> None:
 
 
 def _offset(group: str, row: GroupPartition) -> dict[str, object]:
-    from seglog.consumer_groups.committed_offsets import SHARE_STATES
+    from seglog_rescue.groups.share_batches import SHARE_STATES
 
     return {
         "type": "group_offset",

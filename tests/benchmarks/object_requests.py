@@ -26,13 +26,13 @@ from rich.table import Table
 import seglog
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import LogConfig
+from seglog.configuration.prices import Prices
 from seglog.errors import SeglogError
 from seglog.locations import parse_location
 from seglog.operations.clean import directories_of
 from seglog.operations.workspace import Sources, Workspace, by_log_directory
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.storage.traffic import OF_PROCESS, Prices, Traffic
 from seglog_ask.spark.cleaning_objects import Destination, clean_into
 from seglog_ask.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog_ask.spark.cleaning_stages import rewrite_round
@@ -42,6 +42,7 @@ from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import default_projection
 from seglog_ask.table.splits import plan_splits
 from seglog_stores.remote.settings import StoreSettings
+from seglog_stores.remote.traffic import OF_PROCESS, Traffic
 from seglog_stores.tiers.view import see_tiers
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import ObjectServer, object_server

@@ -11,8 +11,7 @@ import pytest
 
 from seglog.model import Record
 from seglog.scan.segment_scan import CHUNK_BYTES
-from seglog.storage import traffic
-from seglog_stores.remote import routing
+from seglog_stores.remote import routing, traffic
 from tests.support.command_line import ended
 from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS, opened_log

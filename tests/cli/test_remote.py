@@ -17,10 +17,9 @@ import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
 from seglog.locations import parse_location
-from seglog.storage import traffic
 from seglog.storage.routing import machine_files
 from seglog.verification.readable_files import unreadable
-from seglog_stores.remote import routing
+from seglog_stores.remote import routing, traffic
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from seglog_stores.tiers.publishing import commit, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions

@@ -15,6 +15,7 @@ from seglog.format import message_tables
 from seglog.format.checksum import crc32c
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.wire import Field, Message, encode_message
+from seglog_stores.formats.remote_metadata import REMOTE_RECORDS
 from tests.support import effort
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, manifest
@@ -227,7 +228,7 @@ def of_4_4(record: NaiveRecord) -> bool:
     ("option", "make", "table"),
     [
         ("--cluster-metadata-decoder", framed, message_tables.METADATA),
-        ("--remote-log-metadata-decoder", framed, message_tables.REMOTE),
+        ("--remote-log-metadata-decoder", framed, REMOTE_RECORDS),
         ("--offsets-decoder", coordinated, message_tables.GROUPS),
         ("--transaction-log-decoder", coordinated, message_tables.TRANSACTIONS),
         ("--share-group-state-decoder", coordinated, message_tables.SHARE),

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.units import iso_date, iso_moment, iso_time_of_day
 from seglog_ask.values.avro import fingerprint
+from seglog_ask.values.java_times import iso_date, iso_moment, iso_time_of_day
 from seglog_ask.values.schemas import Schema
 from tests.support.arrow_numbers import by_numbers
 from tests.support.command_line import json_lines, run

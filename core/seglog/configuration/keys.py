@@ -19,9 +19,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from seglog.arguments import described, flag, mapping, number, within
+from seglog.configuration.prices import Prices
 from seglog.errors import ConfigError
 from seglog.model import Compression, Levels, TimestampType, member
-from seglog.storage.traffic import Prices
 from seglog.units import parse_duration, parse_integer, parse_share, parse_size
 
 INT_MAX = 2**31 - 1

@@ -40,8 +40,8 @@ from seglog.configuration.keys import (
     key_named,
     text_of,
 )
+from seglog.configuration.prices import Prices
 from seglog.errors import ConfigError
-from seglog.storage.traffic import Prices
 
 POLICY = "cleanup.policy"
 DEFAULT = "default"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +33,6 @@ from seglog.scan.listing import list_log_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
-# Kafka: RecordState. A record that is acquired is not written as such.
-SHARE_STATES = {0: "available", 2: "acknowledged", 3: "archiving", 4: "archived"}
 UNKNOWN = -1  # Kafka: the start offset or delivery count of a share partition without one
 
 
@@ -65,7 +62,7 @@ class OffsetCommit:
 
 
 class ShareBatch(NamedTuple):
-    """The offsets from `first` to `last`, and how often they were delivered; `state` is a number of SHARE_STATES."""
+    """The offsets from `first` to `last`, and how often they were delivered; `state` as in Kafka's RecordState."""
 
     first: int
     last: int
@@ -91,38 +88,6 @@ class ShareState:
     leader_epoch: int
     stored: StoredRecord
     written: tuple[ShareBatch, ...] = ()
-
-    def batches(self) -> list[ShareBatch]:
-        """Returns what is known of the offsets from the start on, in ascending order, without overlaps.
-
-        Of an offset in several batches the highest count decides, then the highest state (Kafka:
-        PersisterStateBatchCombiner, which orders the whole so).
-        """
-        waiting = sorted(self.written, reverse=True)
-        chosen: list[ShareBatch] = []
-        heap: list[tuple[int, int, int]] = []  # of those that have begun: -count, -state, last offset
-        at = self.start_offset
-        while waiting or heap:
-            at = max(at, waiting[-1].first) if waiting and not heap else at
-            while waiting and waiting[-1].first <= at:
-                batch = waiting.pop()
-                heappush(heap, (-batch.deliveries, -batch.state, batch.last))
-            while heap and heap[0][2] < at:
-                heappop(heap)
-            if heap:
-                count, state, last = heap[0]
-                end = min(last, waiting[-1].first - 1) if waiting else last
-                _join(chosen, ShareBatch(at, end, -state, -count))
-                at = end + 1
-        return chosen
-
-
-def _join(batches: list[ShareBatch], batch: ShareBatch) -> None:
-    """Adds a batch, or makes the last one longer if it continues that."""
-    if batches and batches[-1].last + 1 == batch.first and batches[-1][2:] == batch[2:]:
-        batches[-1] = batches[-1]._replace(last=batch.last)
-    else:
-        batches.append(batch)
 
 
 def read_committed_offsets(

@@ -228,29 +228,6 @@ GROUPS = """
     } }
 """
 
-# Remote log metadata (KIP-405): RemoteLogMetadataSerde.
-REMOTE = """
-0 REMOTE_LOG_SEGMENT_METADATA_RECORD 0 0
-    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
-    startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64 eventTimestampMs:int64
-    segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 } segmentSizeInBytes:int32
-    customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
-1 REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD 0 0
-    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
-    brokerId:int32 eventTimestampMs:int64 customMetadata:bytes? remoteLogSegmentState:int8
-2 REMOTE_PARTITION_DELETE_METADATA_RECORD 0 0
-    topicIdPartition:{ name:string id:uuid partition:int32 } brokerId:int32 eventTimestampMs:int64
-    remotePartitionDeleteState:int8
-3 REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD 0 0
-    segmentId:uuid startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64
-    eventTimestampMs:int64 segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 }
-    segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
-"""
-
-# The contents of `customMetadata` by Aiven's plugin (`tier_manifest`).
-TIER_CUSTOM = """
-0 fields 0 0 objectPrefix:string#1=null objectKey:string#2=null
-"""
 
 TRANSACTIONS = """
 0 key 0 - transactionalId:string

@@ -1,6 +1,6 @@
-"""File systems that add one thing to the one below: inherited ownership, notice of changes, or no waiting for the disk.
+"""File systems that add one thing to the one below: inherited ownership, or notice of changes.
 
-The first two are for log directories. A broker's user must be able to open the files that root made among its own
+Both are for log directories. A broker's user must be able to open the files that root made among its own
 (`.lock`, segments, checkpoints), or the broker does not start. And a log directory counts as closed properly while its
 logs are only read: the marker must go before the first change, and not earlier (`log.directory`).
 """
@@ -118,21 +118,3 @@ class NoticingFileSystem(ChangingFileSystem):
         if mode != "r+":
             self._before_change(path)
         return NoticingFile(super().open(path, mode), self._before_change)
-
-
-class ScratchFileSystem(PassingFileSystem):
-    """`below` without waiting for stable storage: for files that are created, copied elsewhere and removed."""
-
-    def open(self, path: Path, mode: OpenMode) -> File:
-        return _ScratchFile(super().open(path, mode))
-
-    def sync_directory(self, path: Path) -> None:
-        """Returns at once."""
-
-
-class _ScratchFile(PassingFile):
-    def sync(self) -> None:
-        """Returns at once."""
-
-    def start_writing(self, position: int, size: int) -> None:
-        """Returns at once."""

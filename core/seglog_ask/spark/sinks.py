@@ -37,9 +37,9 @@ from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
-from seglog.storage.adapters import ScratchFileSystem
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.scratch import ScratchFileSystem
 from seglog_ask.spark.staged_append import StagedAppend
 from seglog_ask.spark.staged_journal import StagedFile, StreamBatch
 from seglog_ask.spark.staged_objects import (

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seglog import errors
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
-from seglog.storage import files, traffic
+from seglog.storage import files
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.files import files_of
 from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.schema import Field
 from seglog_ask.table.splits import Split
+from seglog_stores.remote import traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa

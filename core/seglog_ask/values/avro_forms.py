@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from seglog.escaping import json_value
 from seglog.layout import INT64_MAX
-from seglog.units import iso_date, iso_moment, iso_time_of_day
 from seglog_ask.values.avro_schema import PREFIX, PRIMITIVES
 from seglog_ask.values.avro_texts import big_decimal_text, decimal_text, duration_text, uuid_text
+from seglog_ask.values.java_times import iso_date, iso_moment, iso_time_of_day
 from seglog_ask.values.schemas import Remarks
 from seglog_ask.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
 

@@ -20,8 +20,8 @@ import cbor2
 import msgpack
 
 from seglog.escaping import json_value
-from seglog.units import iso_moment
 from seglog_ask.values.avro_texts import MOST_DECIMAL_BYTES, UUID_BYTES, decimal_digits, uuid_text
+from seglog_ask.values.java_times import iso_moment
 from seglog_ask.values.schemas import NotDecodedError, first_line
 
 _MOST_LEVELS = 200

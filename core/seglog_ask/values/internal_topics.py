@@ -26,6 +26,7 @@ from seglog.format.filenames import parse_partition_directory
 from seglog.format.wire import WireError
 from seglog.model import ControlType
 from seglog_ask.values import json_topics, streams_records
+from seglog_ask.values.coordinator_texts import coordinator_text, metadata_text
 from seglog_ask.values.mirror_records import CHECKPOINT, HEARTBEAT, OFFSET_SYNC, MirrorFormat
 from seglog_ask.values.schemas import NotDecodedError, Text
 from seglog_ask.values.streams_records import parts
@@ -37,10 +38,10 @@ Decoder: TypeAlias = Callable[[bytes | None, bytes | None, int], tuple[str | Non
 Decode: TypeAlias = Callable[[bytes | None, bytes | None, int], tuple[Text | None, Text | None]]
 
 DECODERS: dict[str, Decoder] = {
-    "__consumer_offsets": partial(coordinator.coordinator_text, coordinator.OFFSETS),
-    "__transaction_state": partial(coordinator.coordinator_text, coordinator.TRANSACTIONS),
-    "__share_group_state": partial(coordinator.coordinator_text, coordinator.SHARE_STATE),
-    "__cluster_metadata": lambda _key, value, offset: (None, coordinator.metadata_text(value, offset)),
+    "__consumer_offsets": partial(coordinator_text, coordinator.OFFSETS),
+    "__transaction_state": partial(coordinator_text, coordinator.TRANSACTIONS),
+    "__share_group_state": partial(coordinator_text, coordinator.SHARE_STATE),
+    "__cluster_metadata": lambda _key, value, offset: (None, metadata_text(value, offset)),
     "__remote_log_metadata": lambda _key, value, offset: (None, remote_metadata_text(value, offset)),
 }
 

@@ -19,7 +19,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from seglog.units import iso_moment
+from seglog_ask.values.java_times import iso_moment
 from seglog_ask.values.schemas import Remarks
 
 Show: TypeAlias = Callable[[Any, Remarks], Any]

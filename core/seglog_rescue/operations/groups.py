@@ -48,6 +48,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
+from seglog_rescue.groups.share_batches import batches_of
 from seglog_rescue.groups.states import (
     CLASSIC,
     SHARE,
@@ -484,5 +485,5 @@ class _GroupsReading:
             leader_epoch=None if start == UNKNOWN else state.leader_epoch,
             committed_ms=state.stored.timestamp,
             member=member,
-            batches=tuple(state.batches()),
+            batches=tuple(batches_of(state)),
         )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from seglog.consumer_groups.committed_offsets import SHARE_STATES
 from seglog.escaping import command_line, escaped
 from seglog.model import TopicPartition
 from seglog.units import count_text
+from seglog_rescue.groups.share_batches import SHARE_STATES
 from seglog_rescue.groups.states import SHARE, STREAMS
 from seglog_rescue.groups.users import CHANGELOG, STREAMS_APPLICATION, STREAMS_TOPICS, application_of
 from seglog_rescue.operations.groups import Group, GroupPartition

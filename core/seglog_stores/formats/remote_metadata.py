@@ -10,8 +10,27 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from seglog.format import message_tables
+from seglog.format.message_tables import framed_messages
 from seglog.format.wire import FramedRecord, WireError, decode_framed
+
+# Remote log metadata (KIP-405): RemoteLogMetadataSerde.
+REMOTE_RECORDS = """
+0 REMOTE_LOG_SEGMENT_METADATA_RECORD 0 0
+    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
+    startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64 eventTimestampMs:int64
+    segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 } segmentSizeInBytes:int32
+    customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
+1 REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD 0 0
+    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
+    brokerId:int32 eventTimestampMs:int64 customMetadata:bytes? remoteLogSegmentState:int8
+2 REMOTE_PARTITION_DELETE_METADATA_RECORD 0 0
+    topicIdPartition:{ name:string id:uuid partition:int32 } brokerId:int32 eventTimestampMs:int64
+    remotePartitionDeleteState:int8
+3 REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD 0 0
+    segmentId:uuid startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64
+    eventTimestampMs:int64 segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 }
+    segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
+"""
 
 # Java's message of the exception that DumpLogSegments gets.
 _NO_VALUE = (
@@ -41,7 +60,7 @@ def decode_remote_metadata(value: bytes | None) -> FramedRecord:
     """Decodes a value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, also for trailing bytes."""
     if value is None:
         raise WireError("the record has no value", _NO_VALUE)
-    return decode_framed(message_tables.framed_messages(message_tables.REMOTE), value)
+    return decode_framed(framed_messages(REMOTE_RECORDS), value)
 
 
 def remote_metadata_text(value: bytes | None, offset: int) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from seglog.format import message_tables
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.compression import decompress_into
 from seglog.format.filenames import topic_name_problem
+from seglog.format.message_tables import messages
 from seglog.format.payloads import DecompressionError
 from seglog.format.wire import WireError, decode_message
 from seglog.layout import INT32_MAX, INT64_MAX
@@ -30,6 +30,11 @@ MANIFEST_BYTES_LIMIT = 64 << 20
 _INDEX_BYTES_LIMIT = 64 << 20  # 16 million chunks, as many as 2 GiB have with chunks of 128 bytes
 _SECTIONS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch")
 _WIDTHS = (1, 2, 3, 4)
+
+# The contents of `customMetadata` by Aiven's plugin.
+_CUSTOM = """
+0 fields 0 0 objectPrefix:string#1=null objectKey:string#2=null
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +262,7 @@ def parse_custom_metadata(data: bytes) -> CustomMetadata:
     fields: 0 is the number of stored bytes (ignored here), 1 the prefix, 2 the key without prefix and suffix. Raises
     `WireError`, also if prefix and key cannot name an object.
     """
-    fields = decode_message(message_tables.messages(message_tables.TIER_CUSTOM)[0, "fields"], data, 0)
+    fields = decode_message(messages(_CUSTOM)[0, "fields"], data, 0)
     found = CustomMetadata(fields.get("objectPrefix"), fields.get("objectKey"))
     named = (found.prefix or "") + ("KEY" if found.key is None else found.key)
     if "\0" in named or any(part in ("", ".", "..") for part in named.split("/")):

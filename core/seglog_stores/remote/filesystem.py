@@ -28,7 +28,6 @@ from seglog.storage.filesystem import (
     ReadOnlyFile,
     refuse_to_write,
 )
-from seglog.storage.traffic import Traffic
 from seglog_stores.remote.ahead import ReadAhead
 from seglog_stores.remote.blocks import Blocks, Source
 from seglog_stores.remote.limits import Limits, limits_of
@@ -37,6 +36,7 @@ from seglog_stores.remote.read_only import ReadOnlyFileSystem
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
 from seglog_stores.remote.streams import Ask, ObjectStream
+from seglog_stores.remote.traffic import Traffic
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

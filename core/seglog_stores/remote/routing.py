@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from seglog.storage import traffic
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import RoutingFileSystem
+from seglog_stores.remote import traffic
 
 if TYPE_CHECKING:
     from seglog_stores.remote.filesystem import RemoteFileSystem

@@ -15,12 +15,12 @@ from seglog import extras
 from seglog.clock import Clock
 from seglog.errors import ChangedObjectError, ConfigError, UnsupportedError
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
-from seglog.storage.traffic import Traffic
 from seglog_stores.remote.credentials import profile_settings
 from seglog_stores.remote.failures import ShortBodyError, WebPageError, is_of_region, os_error_of, wrong_region
 from seglog_stores.remote.limits import Limits
 from seglog_stores.remote.plain import Address, PlainAnswer, address_of, ask_plainly, region_in
 from seglog_stores.remote.settings import ENDPOINTS, StoreSettings
+from seglog_stores.remote.traffic import Traffic
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

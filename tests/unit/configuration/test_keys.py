@@ -18,9 +18,10 @@ from seglog.configuration.keys import (
     key_named,
     text_of,
 )
+from seglog.configuration.prices import Prices
 from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType
-from seglog.storage.traffic import Prices, Traffic
+from seglog_stores.remote.traffic import Traffic
 
 # Topic-level defaults of Kafka 4.4.0, as the broker prints them; 4.3.0 has the same without the keys below.
 KAFKA_DEFAULTS = {

@@ -15,14 +15,12 @@ from seglog.format.coordinator import (
     SHARE_STATE,
     TRANSACTIONS,
     UnknownRecordTypeError,
-    coordinator_text,
     decode_coordinator_record,
     decode_metadata_record,
-    java_double,
-    metadata_text,
 )
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import NEVER, Field, Message, WireError, decode_message, encode_message
+from seglog_ask.values.coordinator_texts import coordinator_text, java_double, metadata_text
 
 TABLES = (message_tables.METADATA, OFFSETS, TRANSACTIONS, SHARE_STATE, message_tables.CONSUMER_PROTOCOL)
 MESSAGES = [message for table in TABLES for message in message_tables.messages(table).values()]

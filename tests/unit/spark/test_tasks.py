@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
 from seglog.locations import parse_location
 from seglog.scan.listing import Target, TargetKind
-from seglog.storage.traffic import OF_PROCESS
 from seglog_ask.spark.tasks import local_directory, remote_errors, run_tasks, shared
+from seglog_stores.remote.traffic import OF_PROCESS
 
 REPORT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):

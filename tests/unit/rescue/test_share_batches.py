@@ -9,6 +9,7 @@ import pytest
 
 from seglog.consumer_groups.committed_offsets import ShareBatch, ShareState
 from seglog.consumer_groups.coordinator_replay import StoredRecord
+from seglog_rescue.groups.share_batches import batches_of
 
 
 def state(start: int, *batches: ShareBatch) -> ShareState:
@@ -29,7 +30,7 @@ def test_of_an_offset_in_several_batches_the_highest_count_and_state_decide(seed
         covering = [(one.deliveries, one.state) for one in written if one.first <= offset <= one.last]
         if covering:
             known[offset] = max(covering)
-    batches = state(start, *written).batches()
+    batches = batches_of(state(start, *written))
     assert known == {
         offset: (one.deliveries, one.state) for one in batches for offset in range(one.first, one.last + 1)
     }
@@ -41,6 +42,6 @@ def test_of_an_offset_in_several_batches_the_highest_count_and_state_decide(seed
 def test_odd_batches_end() -> None:
     huge = 2**63 - 1
     odd = (ShareBatch(9, 3, 2, 1), ShareBatch(-5, 2, 2, 1), ShareBatch(0, huge, 0, 1), ShareBatch(huge, huge, 2, 1))
-    assert state(-1, *odd).batches() == [
+    assert batches_of(state(-1, *odd)) == [
         *(ShareBatch(-1, 2, 2, 1), ShareBatch(3, huge - 1, 0, 1), ShareBatch(huge, huge, 2, 1))
     ]
