@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.errors import ConfigError, NotALogError
+from seglog.escaping import command_line
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -141,7 +143,6 @@ class Session:
         """
         if paths:
             return list(paths)
-        from seglog.errors import ConfigError, NotALogError
         from seglog.scan.listing import resolve_path
 
         here = Path()
@@ -217,8 +218,6 @@ class Session:
 
     def offer_to_apply(self) -> None:
         """After a plan, shows the command line that applies it; only at a terminal."""
-        from seglog.escaping import command_line
-
         planned = ("-n", "--dry-run", "--check")
         command = command_line("seglog", *(word for word in sys.argv[1:] if word not in planned))
         self.console.next_steps([(command, "applies this plan")])
@@ -242,8 +241,6 @@ class Session:
         found = self._asked_stores
         if found is None:
             return
-        from seglog.errors import ConfigError
-
         try:
             cost = f"{found.cost(self.workspace().given_settings().resolve(None).prices):.6f}"
         except ConfigError as error:
@@ -283,7 +280,6 @@ class Session:
             yield self.looking(GatedFileSystem(self.fs, ReadMeter(progress.advance, progress.wait)))
 
     def _log_bytes(self, path: Path) -> int:
-        from seglog.errors import NotALogError
         from seglog.scan.listing import list_partition
 
         try:

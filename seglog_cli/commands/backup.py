@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seglog.units import count_text
+from seglog.errors import CorruptTierError
+from seglog.units import count_text, parse_part
 from seglog_cli.commands.backup_redact import RepositoryPlace, opened_repository, redact
 from seglog_cli.commands.stats import Prometheus, require_gauges_file
 from seglog_cli.exit_codes import ExitCode
@@ -29,6 +30,7 @@ from seglog_cli.options import (
 )
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.progress import bytes_text
+from seglog_cli.services import SIGNALS, stops
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout, time_cell
 
@@ -141,7 +143,6 @@ def _serve(
 ) -> int:
     """Makes snapshots until a signal ends it."""
     from seglog.storage.routing import machine_files
-    from seglog_cli.services import SIGNALS, stops
     from seglog_rescue.operations.backup_service import FIRST_GAUGE, BackupService
 
     if request.dry_run:
@@ -250,7 +251,6 @@ def list_(session: Session, repository: RepositoryPlace) -> int:
     Examples:
       seglog backup list /mnt/backup
     """
-    from seglog.errors import CorruptTierError
     from seglog_rescue.backup.summaries import Summaries
 
     opened, summaries, rows, damaged = opened_repository(repository), Summaries(), [], 0
@@ -334,7 +334,6 @@ def verify(
     """
     import random
 
-    from seglog.units import parse_part
     from seglog_rescue.backup.restoring import snapshots_text, verify_snapshots
 
     share = 1.0 if sample is None else parsed("--sample", parse_part, sample)

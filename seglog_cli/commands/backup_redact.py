@@ -10,6 +10,7 @@ from seglog_cli.commands.redact import ChosenErasure
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import DryRun, argument, command, flag, option
 from seglog_cli.session import Session, return_large_blocks
+from seglog_cli.views.redaction import show_plan
 
 if TYPE_CHECKING:
     from seglog_rescue.backup.repository import Repository
@@ -63,7 +64,6 @@ def redact(
       seglog backup redact /mnt/backup --key order-7 --dry-run
       seglog backup redact /mnt/backup --key order-7 --request DSR-42 --verify --yes
     """
-    from seglog_cli.views.redaction import show_plan
     from seglog_rescue.operations.backup_redact import BackupRedaction
 
     asked = erasure.requested(session, dry_run=dry_run)

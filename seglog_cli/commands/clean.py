@@ -24,6 +24,7 @@ from seglog_cli.options import (
 )
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+from seglog_cli.views.recovery import ObstacleWarnings
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
@@ -191,8 +192,6 @@ class OutcomesShown:
     """Shows the outcomes of a cleaning; `rounds` counts the cleaned partitions, `changes` tells if any changes."""
 
     def __init__(self, session: Session) -> None:
-        from seglog_cli.views.recovery import ObstacleWarnings
-
         self._console, self._obstacles = session.console, ObstacleWarnings(session)
         self._failures: list[CleaningFailure] = []
         self.rounds, self.changes = 0, False

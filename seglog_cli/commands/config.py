@@ -11,6 +11,7 @@ from seglog_cli.help_option import HelpOption
 from seglog_cli.options import CONTEXT, MetadataDirectory, SpokenFor, argument, command, flag, kafka_named
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.session import Session
+from seglog_cli.views.settings import show_settings
 
 app = typer.Typer(cls=with_default("show"), rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -60,7 +61,6 @@ def show(
     from seglog.configuration.writers import IN_ZOOKEEPER, release_for
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import log_directory_of, refuse_file, resolve_path
-    from seglog_cli.views.settings import show_settings
 
     (path,) = session.paths_or_here(None if path is None else [path])
     target = resolve_path(session.fs, path)

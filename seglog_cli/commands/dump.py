@@ -11,6 +11,7 @@ from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.valuing import ShownAs, tell_values
+from seglog_cli.views.findings import show_finding
 
 
 @command(urls=["paths"])
@@ -59,7 +60,6 @@ def run(
     from seglog.scan.listing import TargetKind, is_beside_logs, partition_names, resolve_paths
     from seglog.verification.codes import UNREADABLE, Severity
     from seglog.verification.findings import Finding
-    from seglog_cli.views.findings import show_finding
 
     shows_records = records or wanted.key is not None
     forms = (("--key-as", shown_as.key_as != "auto"), ("--value-as", shown_as.value_as != "auto"))

@@ -8,6 +8,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, option, size_option
 from seglog_cli.session import Session
+from seglog_cli.views.findings import finding_text
 
 DecoderClass = Annotated[
     str | None, option("", "CLASS", "StringDecoder, DefaultDecoder, IntegerDecoder or LongDecoder.")
@@ -72,7 +73,6 @@ def run(
     from seglog.look.kafka_dump_log.reports import Report
     from seglog.verification.codes import Severity
     from seglog.verification.findings import Finding
-    from seglog_cli.views.findings import finding_text
 
     if session.as_json:
         raise UsageError("dump-log prints kafka-dump-log's text; seglog dump --json has the same as JSON lines")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import format_time
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
 from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag
@@ -104,8 +105,6 @@ def _show_section(console: Console, title: str, sentences: Sequence[str]) -> Non
 
 
 def _row(segment: SegmentExplanation) -> tuple[str, ...]:
-    from seglog.units import format_time
-
     until = "" if segment.deletable_ms is None else f" (by time: {format_time(segment.deletable_ms)})"
     return (str(segment.base_offset), bytes_text(segment.size), segment.cleaning, segment.deletion + until)
 

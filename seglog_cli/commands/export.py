@@ -16,6 +16,7 @@ from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.valuing import ShownAs, tell_values
+from seglog_cli.views.findings import finding_text
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
@@ -86,7 +87,6 @@ def run(
     """
     from seglog_ask.operations.export import exported_partitions, with_types
     from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
-    from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
     if format_name is None and output.suffix not in EXTENSIONS:

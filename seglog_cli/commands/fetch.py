@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.errors import RefusedError
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -66,8 +67,6 @@ def run(
     for source, _ in wanted:
         looking.fs.list(source)  # reads the tier's listing, which reports what it lacks
     if tiers.grave and not allow_gaps:
-        from seglog.errors import RefusedError
-
         raise RefusedError(f"{tiers.grave[0]}: nothing was fetched; --allow-gaps fetches the rest")
     for source, target in wanted:
         with session.progress(f"fetch {target.name}") as progress:

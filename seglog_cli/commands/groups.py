@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.escaping import command_line
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -127,7 +128,6 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
 
 def show_reset_csv(console: Console, report: GroupsReport) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
-    from seglog.escaping import command_line
     from seglog_rescue.groups.states import SHARE
     from seglog_rescue.operations.groups import reset_csv, resettable
 

@@ -14,6 +14,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Cell, Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.kept import tell_of_kept_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,6 @@ def run(
     """
     from seglog.look.inspect.overview import Unlisted, overview
     from seglog.scan.listing import TargetKind, resolve_paths
-    from seglog_cli.views.kept import tell_of_kept_records
 
     if sort is not None:
         one_of("--sort", sort, tuple(SORTED_BY))

@@ -17,6 +17,7 @@ from seglog_cli.options import (
     offset_option,
 )
 from seglog_cli.session import Session
+from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
 if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
@@ -73,7 +74,6 @@ def recover_path(session: Session, request: RecoveryRequest, dry_run: bool) -> t
     Returns two values: whether anything but indexes and snapshots changed, and whether something else stops a broker.
     """
     from seglog.operations.recover import Recovery
-    from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
     recovery = Recovery.of(session.workspace("--config", "--set", "--now"), request, dry_run=dry_run)
     obstacles, of_all = recovery.obstacles(), len(recovery.partitions)

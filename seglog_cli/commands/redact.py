@@ -25,6 +25,7 @@ from seglog_cli.options import (
     option,
 )
 from seglog_cli.session import Session
+from seglog_cli.views.redaction import report_text, show_plan, show_report
 
 if TYPE_CHECKING:
     from seglog.operations.redact import Elsewhere, RedactionReport, RedactionRequest, SearchAll
@@ -102,7 +103,6 @@ class ChosenErasure(OptionGroup):
     def showing(self, session: Session, *, dry_run: bool) -> Iterator[Callable[[RedactionReport], None]]:
         """Yields what shows a report, and writes it to the page that was asked for: that is opened before anything."""
         from seglog.repairs.undo.beside import NewFile
-        from seglog_cli.views.redaction import report_text, show_report
 
         page = None if self.report is None else NewFile(session.fs, self.report)
 
@@ -196,7 +196,6 @@ def redact_paths(
     from seglog.operations.redact import redaction
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.views.redaction import show_plan
 
     with options.showing(session, dry_run=asked.dry_run) as show:
         targets = resolve_paths(session.fs, paths)

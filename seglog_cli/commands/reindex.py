@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from seglog_cli.options import DryRun, OnePath, command
 from seglog_cli.session import Session
+from seglog_cli.views.recovery import show_recovery
 
 
 @command()
@@ -20,7 +21,6 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex /var/lib/kafka/data
     """
     from seglog.operations.recover import Recovery, RecoveryRequest
-    from seglog_cli.views.recovery import show_recovery
 
     used = ("--config", "--set", "--now")
     recovery = Recovery.of(session.workspace(*used), RecoveryRequest(path, lossless=True), dry_run=dry_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seglog_cli.commands.repairing import repair_paths
 from seglog_cli.grouping import FindingsShown
 from seglog_cli.options import DryRun, Paths, Quarantine, RepairOnly, RepairPolicy, command
 from seglog_cli.session import Session
@@ -47,6 +48,5 @@ def run(
       seglog repair /var/lib/kafka/data
     """
     from seglog.operations.repair import RepairRequest
-    from seglog_cli.commands.repairing import repair_paths
 
     return repair_paths(session, RepairRequest(tuple(paths), policy, only, quarantine), shown, dry_run)

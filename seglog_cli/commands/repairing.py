@@ -14,6 +14,7 @@ from seglog_cli.failures import exit_code_of, message_of
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+from seglog_cli.views.findings import look
 
 if TYPE_CHECKING:
     from seglog.operations.repair import Repaired, RepairJob, RepairRequest, RepairWatch
@@ -87,7 +88,6 @@ def _exit_code(done: Repaired) -> ExitCode:
 def _watch(session: Session, shown: FindingsShown) -> RepairWatch:
     """Shows findings, progress, and runs that were settled."""
     from seglog.operations.repair import RepairWatch
-    from seglog_cli.views.findings import look
 
     findings = Grouped(session, look(session.console), shown)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.errors import NotALogError
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
@@ -134,7 +135,6 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
 
 def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
     """Reads the groups of the log directories that are named, or that named partitions are in."""
-    from seglog.errors import NotALogError
     from seglog.scan.listing import Target, TargetKind, log_directory_of, resolve_paths
     from seglog_rescue.operations.groups import read_groups
 

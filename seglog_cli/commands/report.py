@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.errors import RefusedError
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
@@ -98,7 +99,6 @@ def run(
 
 def _require_place(session: Session, output: Path, replace: bool) -> None:
     """Raises an error, before anything is read, for a file that must not be written."""
-    from seglog.errors import RefusedError
     from seglog.scan.listing import is_beside_logs
 
     folder = session.fs.status(output.absolute().parent)

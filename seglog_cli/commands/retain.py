@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.units import count_text
+from seglog.units import count_text, format_time
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import (
@@ -22,6 +22,7 @@ from seglog_cli.options import (
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Cell, Layout, time_cell
+from seglog_cli.views.recovery import ObstacleWarnings
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
@@ -111,7 +112,6 @@ def run(
     """
     from seglog.operations.free_space import Freed
     from seglog.operations.retain import RetentionFailure, RetentionRequest, retain
-    from seglog_cli.views.recovery import ObstacleWarnings
 
     request = RetentionRequest(
         tuple(paths), retention_ms, retention_bytes, free, policy, delay, override_policy, metadata_dir
@@ -283,8 +283,6 @@ def _freed_text(freed: Freed, dry_run: bool) -> str:
 
 
 def _row(segment: SegmentVerdict) -> tuple[str, ...]:
-    from seglog.units import format_time
-
     newest = time_cell(segment.largest_timestamp)
     if segment.from_modified:
         newest = Cell(f"{newest} (mtime)", short=f"{newest.short} (mtime)")

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog.errors import ConfigError
 from seglog.units import count_text
+from seglog_cli.aside import beginning_of, stderr_aside
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
-from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
+from seglog_cli.commands.diff import ComparedLevel, Copies, check_level, show_diff_summary, show_difference
 from seglog_cli.commands.redact import ErasureOptions, redact_paths
 from seglog_cli.commands.stats import Measures
 from seglog_cli.commands.verify import LevelName, Live, verdict
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError
+from seglog_cli.failures import SkippedPartitions, UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.help_option import HelpOption
 from seglog_cli.options import (
@@ -38,6 +40,7 @@ from seglog_cli.parameters import PlainCommand
 from seglog_cli.selecting import Chosen, DifferenceLimit, Isolation, Wanted
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.findings import look, show_summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +117,6 @@ def verify(
     """
     from seglog.scan.listing import resolve_paths
     from seglog.verification.verify import VerifyOptions
-    from seglog_cli.views.findings import look, show_summary
 
     chosen = VerifyOptions.of(level, live=live)
     session, paths = tiers.seen(session, paths)
@@ -152,7 +154,6 @@ def stats(
     """
     from seglog.operations.stats import MeasuredDirectories, MeasuredPartition, PartitionStatistics
     from seglog.scan.listing import list_partition, resolve_paths
-    from seglog_cli.failures import SkippedPartitions
 
     measures.check(session)
     session, paths = tiers.seen(session, paths)
@@ -370,8 +371,6 @@ def diff(
     Examples:
       seglog spark diff /mnt/broker1/data /mnt/broker2/data
     """
-    from seglog_cli.commands.diff import show_diff_summary, show_difference
-
     if len(copies) < 2:
         raise UsageError("diff needs at least two copies")
     selection = check_level(level, wanted)
@@ -422,9 +421,7 @@ def conf(
 
 def _started(session: Session, name: str, master: str | None, settings: dict[str, str]) -> SparkSession:
     """Starts the session. Shows the JVM's stderr with -v; otherwise only its first error if Spark does not start."""
-    from seglog.errors import ConfigError
     from seglog_ask.spark.session import session as spark_session
-    from seglog_cli.aside import beginning_of, stderr_aside
 
     if session.console.verbose:
         return spark_session(name, master, settings)

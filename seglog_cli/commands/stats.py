@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.errors import RefusedError
 from seglog_cli.failures import SkippedPartitions, UsageError
 from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
 
 if TYPE_CHECKING:
     from seglog.look.report.growth import Growth
@@ -44,8 +46,6 @@ class Measures(OptionGroup):
 
     def show(self, session: Session, measured: PartitionStatistics, growth: Growth | None = None) -> None:
         """Shows a partition's distributions, its last rounds, and its sizing if there is one."""
-        from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
-
         show_statistics(session.console, measured.statistics, self.plot, growth)
         show_rounds(session.console, measured.rounds[len(measured.rounds) - min(self.rounds, len(measured.rounds)) :])
         if measured.sizing is not None:
@@ -106,7 +106,6 @@ def run(
 def require_gauges_file(session: Session, path: Path, first: str = "") -> None:
     """Raises an error if gauges, of which one named `first` or the cleaner's comes first, cannot go to a file."""
     from seglog.cleaner.metrics import FIRST_GAUGE
-    from seglog.errors import RefusedError
     from seglog.storage.gauges import is_gauges_file
 
     folder = path.absolute().parent

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.escaping import escaped
 from seglog.units import count_text
 from seglog_cli.failures import UsageError
 from seglog_cli.options import MetadataDirectory, argument, command, duration_option, flag, one_of, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+from seglog_cli.tables import Layout
 from seglog_cli.views.watching import COLUMNS, NAMED, SORTS, fitting, partitions_table, segments_table
 
 if TYPE_CHECKING:
@@ -172,8 +174,6 @@ class View:
         now_ms = self.session.clock.now_ms()
         listed = ordered if console.screen is None else ordered[:_PLAIN_ROWS]
         heading = (NAMED.heading, *(column.heading for column in COLUMNS))
-        from seglog_cli.tables import Layout
-
         rows = [(partition.name, *(column.text(partition, now_ms) for column in COLUMNS)) for partition in listed]
         right = [number for number, column in enumerate(COLUMNS, 1) if column.right]
         wide = [number for number, column in enumerate(COLUMNS, 1) if column.wide]
@@ -258,8 +258,6 @@ class View:
             self.first = at - self.rows + 1
 
     def _headline(self, ordered: Sequence[WatchedPartition], chosen: WatchedPartition | None) -> str:
-        from seglog.escaping import escaped
-
         if self.drilled and chosen is not None:
             held = count_text(len(chosen.segments), "segment", ",")
             return f"{escaped(chosen.name)}: {held}, {bytes_text(chosen.bytes)}"
@@ -277,8 +275,6 @@ class View:
         return sum(grown) if grown else None
 
     def _footline(self, count: int) -> str:
-        from seglog.escaping import escaped
-
         if self.typing:
             return f"/{escaped(self.filter)}▏"
         if self.drilled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
+from seglog_cli.commands.recover import recover_path
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
 from seglog_cli.options import (
@@ -66,7 +67,6 @@ def run(
     if at_damage:
         from seglog.operations.recover import RecoveryRequest
         from seglog.scan.listing import require_partition
-        from seglog_cli.commands.recover import recover_path
 
         require_partition(session.fs, partition)
         recover_path(session, RecoveryRequest(partition, 0, not no_keep, quarantine, command="truncate"), dry_run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.units import count_text
+from seglog.units import count_text, rough_duration
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -173,8 +173,6 @@ def show_transaction(console: Console, transaction: Transaction, partition: str)
 
 
 def _duration_text(transaction: Transaction) -> str:
-    from seglog.units import rough_duration
-
     if transaction.state.value != "open":
         return rough_duration(transaction.duration_ms)
     return (
@@ -209,8 +207,6 @@ def show_statistics(console: Console, statistics: Statistics) -> None:
     if console.as_json:
         console.json({"type": "transaction_statistics", **dataclasses.asdict(statistics)})
         return
-    from seglog.units import rough_duration
-
     count = statistics.committed + statistics.aborted + statistics.open
     records, aborted = count_text(statistics.records, "record"), count_text(statistics.aborted_records, "record")
     console.line(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.escaping import command_line
+from seglog.units import parse_part
+from seglog_cli.commands.repairing import repair_paths
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
@@ -21,6 +24,8 @@ from seglog_cli.options import (
 )
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.findings import look, show_summary
+from seglog_cli.views.kept import tell_of_kept_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,17 +94,13 @@ def run(
     """
     if repair:
         from seglog.operations.repair import RepairRequest
-        from seglog_cli.commands.repairing import repair_paths
 
         _require_everything(live, sample is not None or max_duration is not None or level != "semantic", paths)
         return repair_paths(session, RepairRequest(tuple(paths or ()), policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
     from seglog.scan.listing import resolve_paths
-    from seglog.units import parse_part
     from seglog.verification.verify import Verification, VerifyOptions
-    from seglog_cli.views.findings import look, show_summary
-    from seglog_cli.views.kept import tell_of_kept_records
 
     options = VerifyOptions.of(
         level,
@@ -148,7 +149,6 @@ def _next_steps(targets: Sequence[Target]) -> list[tuple[str, str]]:
 
     `explain` takes one partition, `repair` no URL; what is around a single file at a URL may not be listable.
     """
-    from seglog.escaping import command_line
     from seglog.remote_path import RemotePath
     from seglog.scan.listing import TargetKind
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from seglog.escaping import command_line
 from seglog.units import count_text
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -27,7 +28,6 @@ def tell_of_kept_records(session: Session, targets: Sequence[Target]) -> None:
     places = quarantines(session.fs, os.environ, *paths)
     if not places:
         return
-    from seglog.escaping import command_line
     from seglog.repairs.undo.kept import kept_records
 
     runs = kept_records(session.fs, places, paths)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seglog.units import count_text
+from seglog.units import count_text, format_time
 from seglog_cli.console import Console, key_fields
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout, time_cell
@@ -67,8 +67,6 @@ def show_sizing(console: Console, sizing: Sizing) -> None:
 
 
 def _facts(found: LogStatistics) -> list[tuple[str, str]]:
-    from seglog.units import format_time
-
     oldest, newest = (
         "-" if time is None else format_time(time) for time in (found.oldest_timestamp, found.newest_timestamp)
     )
