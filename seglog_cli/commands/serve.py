@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -190,16 +191,7 @@ class Reporter:
         self._tell({**record, "bytes": size, "message": message}, message, warning=True)
 
     def connection_ended(self, end: ConnectionEnd) -> None:
-        record = {
-            "type": "connection",
-            "peer": end.peer,
-            "client_id": end.client_id,
-            "requests": end.requests,
-            "sent_bytes": end.sent_bytes,
-            "seconds": round(end.seconds, 3),
-            "reason": end.reason,
-            "hostile": end.hostile,
-        }
+        record = {"type": "connection", **asdict(end), "seconds": round(end.seconds, 3)}
         who = f"{end.peer} ({end.client_id})" if end.client_id else end.peer
         did = f"{end.requests} requests, {end.sent_bytes} bytes sent, {end.seconds:.1f} s"
         self._tell(record, f"{who}: {did}: {end.reason}", warning=end.hostile)

@@ -14,6 +14,7 @@ import typer
 from seglog.errors import ConfigError
 from seglog.units import count_text
 from seglog_cli.aside import beginning_of, stderr_aside
+from seglog_cli.catalogue import COMMANDS
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level, show_diff_summary, show_difference
 from seglog_cli.commands.redact import ErasureOptions, redact_paths
@@ -48,9 +49,7 @@ if TYPE_CHECKING:
     from seglog.look.inspect.sizing import SizingRequest
     from seglog.scan.listing import PartitionListing
 
-SUMMARY = "Verifies, measures, cleans, exports and compares logs with Spark."
-
-app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
+app = typer.Typer(help=COMMANDS["spark"], rich_markup_mode=None, context_settings=CONTEXT)
 
 _KEYS_SHOWN = 20
 

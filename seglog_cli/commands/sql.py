@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -93,7 +94,7 @@ def run(
     from seglog_ask.operations.query import MEMORY_BYTES, answered
 
     form = _form(session, as_csv, output, replace)
-    text, values = _text_of(query), shown_as.values(session, paths)
+    text, values = sys.stdin.read() if query == "-" else query, shown_as.values(session, paths)
     tables = _opened(session, paths, tiers, isolation, on_corrupt, values)
     limit = MEMORY_BYTES if memory is None else memory
     work = {"threads": session.begin_threads(), "memory_bytes": limit}
@@ -118,14 +119,6 @@ def _form(session: Session, as_csv: bool, output: Path | None, replace: bool) ->
     if as_csv and session.as_json:
         raise UsageError("--csv and --json are two forms of the answer: give one of them")
     return "csv" if as_csv else "json" if session.as_json else "table"
-
-
-def _text_of(query: str) -> str:
-    if query != "-":
-        return query
-    import sys
-
-    return sys.stdin.read()
 
 
 def _opened(

@@ -22,14 +22,7 @@ from seglog.operations.workspace import Location, local_paths_of, paths_of, requ
 def plan_clean(*paths: Location, **given: Unpack[CleaningArguments]) -> list[cleaning.Outcome]:
     """Returns what `clean` would do now, exact to the byte. Takes the same arguments and changes nothing.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
-    ...         for value in (b"old", b"new"):
-    ...             info = log.append([seglog.Record(value, key=b"k", timestamp=1000)])
-    ...     (plan,) = seglog.plan_clean(directory + "/t-0", policy="compact", roll=True)
-    ...     plan, plan.result.stats.reasons()["records_superseded"]
-    (<Cleaned t-0: planned, offsets 0 to 2, 144 bytes become 72>, 1)
+    The example of `clean` shows it.
     """
     named = tuple(paths_of(paths))
     work, keywords = request_of(given, CleaningKeywords, named)

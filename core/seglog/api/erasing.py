@@ -121,14 +121,7 @@ def plan_redact(*paths: Location, **given: Unpack[RedactionArguments]) -> Redact
 
     With `verify` it also searches every file, and so shows where copies are now.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
-    ...         for key in (b"a", b"b"):
-    ...             info = log.append([seglog.Record(b"secret", key=key, timestamp=1000)])
-    ...     plan = seglog.plan_redact(directory + "/t-0", keys=[b"b"])
-    ...     [(found.records, len(found.segments)) for found in plan.found]
-    [(1, 1)]
+    The example of `redact` shows it.
     """
     named = tuple(paths_of(paths))
     work, keywords = request_of(given, RedactionKeywords, named)
@@ -156,10 +149,11 @@ def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionRe
     ...     with seglog.open_log(directory + "/t-0", create=True) as log:
     ...         for key in (b"a", b"b"):
     ...             info = log.append([seglog.Record(b"secret", key=key, timestamp=1000)])
+    ...     plan = seglog.plan_redact(directory + "/t-0", keys=[b"b"])
     ...     report = seglog.redact(directory + "/t-0", keys=[b"b"], verify=True)
     ...     with seglog.open_log(directory + "/t-0") as log:
-    ...         report.complete, [(record.key, record.value) for record in log.records()]
-    (True, [(b'a', b'secret'), (b'b', None)])
+    ...         plan.found[0].records, report.complete, [(record.key, record.value) for record in log.records()]
+    (1, True, [(b'a', b'secret'), (b'b', None)])
     """
     named = tuple(local_paths_of(paths))
     work, keywords = request_of(given, RedactionKeywords, named)

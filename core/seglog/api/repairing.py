@@ -39,16 +39,7 @@ from seglog.repairs.undo.journal import RunRecord
 def plan_repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[PlannedRepair]:
     """Returns what `repair` would do now, one plan per log directory. Takes the same arguments.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     with seglog.open_log(path + "/t-0", create=True) as log:
-    ...         for value in (b"first", b"second", b"third"):
-    ...             info = log.append([seglog.Record(value, timestamp=1000)])
-    ...     with open(path + "/t-0/00000000000000000000.log", "r+b") as file:
-    ...         position, written = file.seek(100), file.write(b"XXX")
-    ...     (plan,) = seglog.plan_repair(path + "/t-0")
-    ...     [(row["action"], row["first_offset"]) for row in plan.plan.rows() if "first_offset" in row]
-    [('excise', 1)]
+    The example of `repair` shows it.
     """
     named = tuple(paths_of(paths))
     work, keywords = request_of(given, RepairKeywords, named)
@@ -133,16 +124,7 @@ def undo(
 def plan_recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[RecoveryReport]:
     """Returns what `recover` would do now. Takes the same arguments and changes nothing.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     with seglog.open_log(path + "/t-0", create=True) as log:
-    ...         for value in (b"first", b"second", b"third"):
-    ...             info = log.append([seglog.Record(value, timestamp=1000)])
-    ...     with open(path + "/t-0/00000000000000000000.log", "r+b") as file:
-    ...         position, written = file.seek(100), file.write(b"XXX")
-    ...     (plan,) = seglog.plan_recover(path + "/t-0", recovery_point=0)
-    ...     plan.log_end_offset, plan.truncated_bytes
-    (1, 147)
+    The example of `recover` shows it.
     """
     named = path_of("path", path)
     work, keywords = request_of(given, RecoveryKeywords, [named])
@@ -188,13 +170,7 @@ def recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[Recovery
 def plan_reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryReport]:
     """Returns what `reindex` would do now, one report per partition. Changes nothing.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     with seglog.open_log(path + "/t-0", create=True) as log:
-    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     (plan,) = seglog.plan_reindex(path)
-    ...     plan.truncated_bytes, len(plan.recovered)
-    (0, 1)
+    The example of `reindex` shows it.
     """
     named = path_of("path", path)
     return list(Recovery.of(workspace_of(common, [named]), RecoveryRequest(named, lossless=True), dry_run=True).run())
@@ -212,9 +188,10 @@ def reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryR
     ...     with seglog.open_log(path + "/t-0", create=True) as log:
     ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
     ...     os.remove(path + "/t-0/00000000000000000000.index")
+    ...     (plan,) = seglog.plan_reindex(path + "/t-0")
     ...     (done,) = seglog.reindex(path + "/t-0")
-    ...     done.truncated_bytes, os.path.exists(path + "/t-0/00000000000000000000.index")
-    (0, True)
+    ...     len(plan.recovered), done.truncated_bytes, os.path.exists(path + "/t-0/00000000000000000000.index")
+    (1, 0, True)
     """
     named = local_path("path", path)
     return list(Recovery.of(workspace_of(common, [named]), RecoveryRequest(named, lossless=True)).run())
@@ -224,14 +201,7 @@ def reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryR
 def plan_truncate(partition: Location, **given: Unpack[TruncationArguments]) -> Truncated:
     """Returns what `truncate` would do now. Takes the same arguments and changes nothing.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     with seglog.open_log(path + "/t-0", create=True) as log:
-    ...         for _ in range(3):
-    ...             info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     plan = seglog.plan_truncate(path + "/t-0", to_offset=1)
-    ...     plan.cut.end_offset, plan.cut.bytes
-    (1, 146)
+    The example of `truncate` shows it.
     """
     named = local_path("partition", partition)
     work, keywords = request_of(given, TruncationKeywords, [named])
@@ -254,9 +224,10 @@ def truncate(partition: Location, **given: Unpack[TruncationArguments]) -> Trunc
     ...     with seglog.open_log(path, create=True) as log:
     ...         for i in range(3):
     ...             info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     plan = seglog.plan_truncate(path, to_offset=1)
     ...     done = seglog.truncate(path, to_offset=1)
-    ...     (done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
-    ((3, 1), 'undone')
+    ...     (plan.cut.end_offset, done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
+    ((1, 3, 1), 'undone')
     """
     named = local_path("partition", partition)
     work, keywords = request_of(given, TruncationKeywords, [named])
