@@ -71,7 +71,7 @@ def write_segment(
 ) -> LogSegment:
     """A segment with these batches, appended one by one and closed."""
     directory.mkdir(parents=True, exist_ok=True)
-    segment = LogSegment.create(fs, directory, base_offset, index_interval_bytes=index_interval_bytes, state=state)
+    segment = LogSegment(fs, directory, base_offset, index_interval_bytes=index_interval_bytes, state=state).create()
     for data in batches:
         array, rows = rows_of(data)
         segment.append(rows, array)

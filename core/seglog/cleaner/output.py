@@ -107,9 +107,9 @@ class CleanedOutput:
     """Writes a `.cleaned` segment. `wait` returns when all of it is on stable storage."""
 
     def __init__(self, fs: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
-        self.segment = LogSegment.create(
+        self.segment = LogSegment(
             fs, directory, base_offset, index_interval_bytes=index_interval_bytes, state=FileState.CLEANED
-        )
+        ).create()
         self._batches = 0
         self._handed_over = 0
         self._flushed: Future[None] | None = None

@@ -99,15 +99,6 @@ def payloads(message: Message07, limit: int) -> list[memoryview]:
     return list(_payloads(message, [limit], 0))
 
 
-def encode_message(payload: bytes, magic: int = 1, codec: Compression = Compression.NONE) -> bytes:
-    """Returns an entry, whose `payload` is already compressed. Raises ValueError for magic 0 with a codec."""
-    if codec not in _CODECS or magic not in (0, 1) or (magic == 0 and codec != Compression.NONE):
-        raise ValueError(f"Kafka 0.7 has no {codec.label} messages of magic {magic}")
-    checksum = crc32(payload)
-    header = _MAGIC_1.pack(1, codec, checksum) if magic else _MAGIC_0.pack(0, checksum)
-    return _SIZE.pack(len(header) + len(payload)) + header + payload
-
-
 def _entry(view: memoryview, position: int) -> Message07 | End07:
     left = len(view) - position
     if left <= 0:

@@ -29,9 +29,9 @@ class DecompressionError(ValueError):
         super().__init__(reason)
 
 
-def larger_than(limit: int, what: str = "the decompressed data is") -> DecompressionError:
+def larger_than(limit: int) -> DecompressionError:
     """Returns the error of data that does not fit."""
-    return DecompressionError(f"{what} larger than {limit} bytes", too_large=True)
+    return DecompressionError(f"the decompressed data is larger than {limit} bytes", too_large=True)
 
 
 def large_block() -> DecompressionError:

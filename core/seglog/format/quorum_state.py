@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,10 @@ NEWEST_VERSION = 1
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
-    """Contents of `quorum-state`; -1 means no leader, or no vote. `data` are all its fields by Kafka's names."""
-
-    version: int
-    leader_id: int
-    leader_epoch: int
-    voted_id: int
-    data: Mapping[str, Any]
-
-
-def parse_quorum_state(data: bytes, path: Path | str) -> QuorumState:
-    """Returns the state in the first line; Kafka does not read further, and ignores fields that it does not know."""
+def parse_quorum_state(data: bytes, path: Path | str) -> Mapping[str, Any]:
+    """Returns the fields in the first line, by Kafka's names; Kafka does not read further, and ignores fields that it
+    does not know.
+    """
     line = _LINE_END.split(data, maxsplit=1)[0]
     if not data:
         raise CorruptCheckpointError(path, "the file is empty")
@@ -50,19 +40,18 @@ def parse_quorum_state(data: bytes, path: Path | str) -> QuorumState:
         version = 0  # Jackson's value of anything that is not a number
     if not 0 <= version <= NEWEST_VERSION:
         raise CorruptCheckpointError(path, f"data_version {version} is not from 0 to {NEWEST_VERSION}")
-    fields = {name: _number(found, name, INT32_MAX, path) for name in ("leaderId", "leaderEpoch", "votedId")}
+    for name in ("leaderId", "leaderEpoch", "votedId"):
+        _number(found, name, INT32_MAX, path)
     if version == 0:
         _require(found, "clusterId", isinstance(found.get("clusterId"), str), "text", path)
         _number(found, "appliedOffset", INT64_MAX, path)
+        _voters(found, path)
     else:
         _require(found, "votedDirectoryId", _is_uuid(found.get("votedDirectoryId")), "an id", path)
-    _voters(found, version, path)
-    return QuorumState(version, fields["leaderId"], fields["leaderEpoch"], fields["votedId"], found)
+    return found
 
 
-def _voters(found: Mapping[str, Any], version: int, path: Path | str) -> None:
-    if version > 0:
-        return
+def _voters(found: Mapping[str, Any], path: Path | str) -> None:
     voters = found.get("currentVoters")
     nothing = "currentVoters" in found and voters is None
     _require(found, "currentVoters", nothing or isinstance(voters, list), "a list", path)
@@ -72,12 +61,11 @@ def _voters(found: Mapping[str, Any], version: int, path: Path | str) -> None:
         _number(voter, "voterId", INT32_MAX, path)
 
 
-def _number(found: Mapping[str, Any], name: str, most: int, path: Path | str) -> int:
+def _number(found: Mapping[str, Any], name: str, most: int, path: Path | str) -> None:
     value = _integer(found.get(name))
     _require(
         found, name, value is not None and -most - 1 <= value <= most, f"a number of {most.bit_length() + 1} bits", path
     )
-    return value or 0
 
 
 def _integer(value: object) -> int | None:

@@ -6,7 +6,8 @@ It is for single batches (validation, markers, repair); bulk work uses rows of `
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -71,41 +72,14 @@ class RecordBatchHeader:
     @classmethod
     def of_row(cls, row: np.void) -> RecordBatchHeader:
         """Returns the header of a row of `layout.BATCH`, which holds only the low byte of the attributes."""
-        return cls(
-            base_offset=int(row["base_offset"]),
-            size=int(row["size"]),
-            leader_epoch=int(row["leader_epoch"]),
-            magic=int(row["magic"]),
-            crc=int(row["crc"]),
-            attributes=int(row["attributes"]),
-            last_offset_delta=int(row["last_offset"]) - int(row["base_offset"]),
-            base_timestamp=int(row["base_timestamp"]),
-            max_timestamp=int(row["max_timestamp"]),
-            producer_id=int(row["producer_id"]),
-            producer_epoch=int(row["producer_epoch"]),
-            base_sequence=int(row["base_sequence"]),
-            count=int(row["count"]),
-        )
+        known = dict(zip(row.dtype.names or (), row.tolist(), strict=True))
+        known["last_offset_delta"] = known["last_offset"] - known["base_offset"]
+        return cls(*(known[name] for name in _NAMES))
 
     def write(self, buffer: bytearray | memoryview | np.ndarray, position: int = 0) -> None:
         """Writes the 61 bytes at `position`; size and checksum are written as they are."""
-        _HEADER.pack_into(
-            byte_view(buffer),
-            position,
-            self.base_offset,
-            self.size - layout.LOG_OVERHEAD,
-            self.leader_epoch,
-            self.magic,
-            self.crc,
-            self.attributes,
-            self.last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.count,
-        )
+        base_offset, size, *rest = _FIELDS(self)
+        _HEADER.pack_into(byte_view(buffer), position, base_offset, size - layout.LOG_OVERHEAD, *rest)
 
     @property
     def last_offset(self) -> int:
@@ -133,6 +107,10 @@ class RecordBatchHeader:
     def last_sequence(self) -> int:
         """The sequence of the last record, which wraps from 2147483647 to 0; -1 without a producer."""
         return last_sequence(self.base_sequence, self.last_offset_delta)
+
+
+_NAMES = tuple(field.name for field in fields(RecordBatchHeader))  # in the order of the bytes
+_FIELDS = attrgetter(*_NAMES)
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:

@@ -113,20 +113,15 @@ class Message:
     flexible_from: int = 0
 
 
-def decode_message(
-    message: Message, data: bytes, version: int, position: int = 0, *, exact: bool = False
-) -> dict[str, Any]:
+def decode_message(message: Message, data: bytes, version: int, position: int = 0) -> dict[str, Any]:
     """Decodes the message of `version` at `position`, with fields in declared order. Raises `WireError`.
 
-    Bytes after it are ignored, or with `exact` an error.
+    Bytes after it are ignored.
     """
     if not 0 <= version <= message.last_version:
         raise WireError(f"version {version} is not known")
     reader = Reader(data, version, version >= message.flexible_from, position)
-    value = reader.structure(message.fields)
-    if exact and reader.position < len(data):
-        raise WireError(f"{len(data) - reader.position} bytes follow the message")
-    return value
+    return reader.structure(message.fields)
 
 
 def decode_framed(messages: Mapping[int, tuple[str, Message]], data: bytes) -> FramedRecord:

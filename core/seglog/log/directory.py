@@ -268,14 +268,14 @@ class LogDirectory:
         trial = TrialFileSystem(self._log_fs)
         options = replace(self.load_options(directory, progress, recover_from), writable=True)
         log = self._opened_for_writing(directory, trial, options)
-        log.recovery.room = trial.room
+        log.recovery.room = trial.overlay.room
         try:
             yield log
         finally:
             if self._logs.get(directory) is not log:
                 for segment in log.segments:
                     segment.close_files()
-                trial.close_files()
+                trial.overlay.close_files()
                 self.let_go(directory)
 
     def keep(self, tried: Log, recover_from: int | None = None) -> Log:

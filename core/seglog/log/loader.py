@@ -437,13 +437,7 @@ class _Loader:
         return None
 
     def _create_first_segment(self) -> None:
-        segment = LogSegment.create(
-            self._fs,
-            self._directory,
-            self._options.log_start_offset,
-            index_interval_bytes=self._options.index_interval_bytes,
-            created_ms=self._clock.now_ms(),
-        )
+        segment = self._segment(self._options.log_start_offset).create()
         self._fs.sync_directory(self._directory)
         self._segments.add(segment)
 

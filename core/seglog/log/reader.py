@@ -219,10 +219,15 @@ def fetch(
             file = stack.enter_context(segment.fs.open(segment.path, "r"))
             found = _find_batch(view, index, offset, file)
             if found is not None:
-                span = _span(view, index, file, found, offset, limit, max_bytes, isolation, min_one_message)
-                if span.file is not None:
+                position, first_size = found
+                wanted = max(max_bytes, first_size) if min_one_message else max_bytes
+                size = max(0, min(_limit_position(view, index, limit) - position, wanted))
+                aborted = _aborted_transactions(view, index, offset, position, size, isolation)
+                if size:
                     stack.pop_all()
-                return span
+                source, incomplete = file if size else None, wanted < first_size
+                base = segment.base_offset
+                return FetchResult(view, offset, source, base, position, size, isolation, incomplete, aborted)
         index += 1
     return FetchResult(view, offset, None, view.segments[0].base_offset, 0, 0, isolation)
 
@@ -252,9 +257,7 @@ def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResu
     whole = len(head) == layout.LOG_OVERHEAD and layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD <= size <= end - position
     base = int.from_bytes(head[: layout.SIZE_OFFSET], "big", signed=True)
     wanted = min(end - position, max(max_bytes, size))
-    aborted: tuple[AbortedTransaction, ...] = ()
-    if whole and last.isolation == Isolation.READ_COMMITTED:
-        aborted = _aborted_transactions(view, index, base, position, wanted)
+    aborted = _aborted_transactions(view, index, base, position, wanted, last.isolation) if whole else ()
     span = FetchResult(view, last.offset, file, segment.base_offset, position, wanted, last.isolation, False, aborted)
     if not whole or not len(span.batches):
         before = last.batches["last_offset"]
@@ -320,31 +323,14 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
     return size if found is None else found.position
 
 
-def _span(
-    view: LogView,
-    index: int,
-    file: File,
-    found: tuple[int, int],
-    offset: int,
-    limit: int,
-    max_bytes: int,
-    isolation: Isolation | None,
-    min_one_message: bool,
-) -> FetchResult:
-    segment, (position, first_size) = view.segments[index], found
-    wanted = max(max_bytes, first_size) if min_one_message else max_bytes
-    size = max(0, min(_limit_position(view, index, limit) - position, wanted))
-    aborted: tuple[AbortedTransaction, ...] = ()
-    if isolation == Isolation.READ_COMMITTED and size:
-        aborted = _aborted_transactions(view, index, offset, position, size)
-    source, incomplete = file if size else None, wanted < first_size
-    return FetchResult(view, offset, source, segment.base_offset, position, size, isolation, incomplete, aborted)
-
-
 def _aborted_transactions(
-    view: LogView, index: int, offset: int, position: int, size: int
+    view: LogView, index: int, offset: int, position: int, size: int, isolation: Isolation | None
 ) -> tuple[AbortedTransaction, ...]:
-    """Returns the aborted transactions that reach into the span; their entries may lie in later segments."""
+    """Returns the aborted transactions that reach into the span, for a reader of committed records; their entries may
+    lie in later segments.
+    """
+    if isolation != Isolation.READ_COMMITTED or not size:
+        return ()
     upper = view.segments[index].offset_index.upper_bound_offset(position, size)
     if upper is None:
         following = view.segments[index + 1 : index + 2]

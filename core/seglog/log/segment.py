@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -83,33 +83,15 @@ class LogSegment:
         self._synced = False  # this object has synced the `.log`, and nothing was written since
         self._state: np.ndarray | None = None
 
-    @classmethod
-    def create(
-        cls,
-        fs: FileSystem,
-        directory: Path,
-        base_offset: int,
-        *,
-        index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
-        state: FileState = FileState.LIVE,
-        created_ms: int = 0,
-    ) -> LogSegment:
-        """Creates an empty segment, replacing files of that name."""
-        segment = cls(
-            fs,
-            directory,
-            base_offset,
-            index_interval_bytes=index_interval_bytes,
-            state=state,
-            created_ms=created_ms,
-        )
-        segment._file = fs.open(segment.path, "create")
-        segment.offset_index.create()
-        segment.time_index.create()
-        if segment.transaction_index.exists():
-            fs.remove(segment.transaction_index.path)
-        segment.size, segment._state = 0, new_index_state()
-        return segment
+    def create(self) -> Self:
+        """Makes the segment's files, empty, replacing those of that name; returns the segment."""
+        self._file = self.fs.open(self.path, "create")
+        self.offset_index.create()
+        self.time_index.create()
+        if self.transaction_index.exists():
+            self.fs.remove(self.transaction_index.path)
+        self.size, self._state = 0, new_index_state()
+        return self
 
     # --- properties -------------------------------------------------------------------------------------
 

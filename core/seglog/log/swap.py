@@ -386,14 +386,14 @@ def _copied(segment: LogSegment) -> list[LogSegment]:
 
 
 def _part(segment: LogSegment, base_offset: int) -> LogSegment:
-    return LogSegment.create(
+    return LogSegment(
         segment.fs,
         segment.directory,
         base_offset,
         index_interval_bytes=segment.index_interval_bytes,
         state=FileState.CLEANED,
         created_ms=segment.created_ms,
-    )
+    ).create()
 
 
 def _first_offset(chunk: Chunk, i: int) -> int:

@@ -237,13 +237,13 @@ class SegmentWriter:
 
     def _created(self, base_offset: int) -> LogSegment:
         log = self._log
-        return LogSegment.create(
+        return LogSegment(
             log.fs,
             log.directory,
             base_offset,
             index_interval_bytes=log.config.index_interval_bytes,
             created_ms=log.clock.now_ms(),
-        )
+        ).create()
 
     def _forget_segment(self) -> None:
         """Forgets the active segment's state, because another one became active or it was cut."""

@@ -85,7 +85,7 @@ def let_go(tried: Log) -> None:
     for segment in tried.segments:
         segment.largest_timestamp()  # read from the index once, and known from then on
         segment.close_files()
-    trial.let_go()
+    trial.overlay.let_go()
 
 
 def is_torn(report: RecoveryReport) -> bool:

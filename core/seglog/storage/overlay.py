@@ -434,34 +434,21 @@ def _new_status(access: Access | None, mode: int) -> FileStatus:
 
 
 class TrialFileSystem(PassingFileSystem):
-    """`below` with changes in memory, until `keep` makes them and lets every call through."""
+    """`below` with changes in memory, in `overlay`, until `keep` makes them and lets every call through."""
 
     def __init__(self, below: FileSystem) -> None:
-        self._overlay, self._real = OverlayFileSystem(below), below
-        super().__init__(self._overlay)
+        self.overlay, self._real = OverlayFileSystem(below), below
+        super().__init__(self.overlay)
 
     @property
     def unchanged(self) -> bool:
         """True if no contents and no name were changed in memory."""
-        return not self.written and not self._overlay.gone
+        return not self.written and not self.overlay.gone
 
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that get new contents, or contents of another name."""
-        return tuple(path for path in self._overlay.changed if not self._is_as_below(path))
-
-    @property
-    def room(self) -> RoomTaken:
-        """The disk space of the changes."""
-        return self._overlay.room
-
-    def let_go(self) -> None:
-        """Forgets what was written, as `OverlayFileSystem.let_go`."""
-        self._overlay.let_go()
-
-    def close_files(self) -> None:
-        """Closes what is open below, as `OverlayFileSystem.close_files`."""
-        self._overlay.close_files()
+        return tuple(path for path in self.overlay.changed if not self._is_as_below(path))
 
     def keep(self) -> None:
         """Makes the changes of contents and names, durably; from here on reads and writes go to the file system below.
@@ -474,7 +461,7 @@ class TrialFileSystem(PassingFileSystem):
 
         Close every file that was opened for writing before.
         """
-        overlay, real, written = self._overlay, self._real, self.written
+        overlay, real, written = self.overlay, self._real, self.written
         if overlay.changes_directories:
             raise ValueError("a trial that created or removed directories cannot be kept")
         untouched = set(overlay.changed).difference(written)
@@ -491,5 +478,5 @@ class TrialFileSystem(PassingFileSystem):
         self._below = real
 
     def _is_as_below(self, path: Path) -> bool:
-        derived, status = self._overlay.derived(path), self._real.status(path)
+        derived, status = self.overlay.derived(path), self._real.status(path)
         return status is not None and derived == Derived(path, status.size, status.size)

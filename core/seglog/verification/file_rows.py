@@ -119,7 +119,7 @@ def _meta_properties(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _quorum_state(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
-    yield {"data": parse_quorum_state(data, path).data}
+    yield {"data": parse_quorum_state(data, path)}
 
 
 _BY_KIND: dict[FileKind, Reader] = {

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.format.compression import compress
-from seglog.format.message_07 import End07, encode_message, payloads, walk_messages
+from seglog.format.message_07 import End07, payloads, walk_messages
 from seglog.format.payloads import DecompressionError
 from seglog.model import Compression
+from tests.support.messages_07 import encode_message
 
 NONE, GZIP, SNAPPY = Compression.NONE, Compression.GZIP, Compression.SNAPPY
 LIMIT = 1 << 20
@@ -121,12 +122,6 @@ def test_a_set_that_expands_beyond_the_limit_is_too_large(codec: Compression) ->
     with pytest.raises(DecompressionError) as caught:
         contents(compressed_set([bytes(1 << 20)], codec), limit=1000)
     assert caught.value.too_large
-
-
-def test_what_0_7_cannot_hold_is_refused() -> None:
-    for magic, codec in ((0, GZIP), (2, NONE), (1, Compression.LZ4)):
-        with pytest.raises(ValueError, match=r"0\.7"):
-            encode_message(b"", magic, codec)
 
 
 @given(st.binary(max_size=300) | st.binary(max_size=60).map(lambda body: encode_message(body, codec=GZIP)))

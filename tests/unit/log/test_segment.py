@@ -66,7 +66,7 @@ class SyncedFileSystem(PassingFileSystem):
 
 def test_the_disk_begins_with_the_indexes_before_the_log_is_waited_for(tmp_path: Path) -> None:
     fs = SyncedFileSystem()
-    segment = LogSegment.create(fs, tmp_path, 0, index_interval_bytes=0)
+    segment = LogSegment(fs, tmp_path, 0, index_interval_bytes=0).create()
     for data in BATCHES:
         segment.append(rows_of(data)[1], data)
     segment.flush()
@@ -133,7 +133,7 @@ def test_recovery_lists_aborted_transactions_alone(tmp_path: Path) -> None:
 
 
 def test_an_offset_too_far_from_the_base_is_an_overflow(tmp_path: Path) -> None:
-    segment = LogSegment.create(FS, tmp_path, 0)
+    segment = LogSegment(FS, tmp_path, 0).create()
     data, rows = rows_of(batch(2**31))
     with pytest.raises(SegmentOffsetOverflowError):
         segment.append(rows, data)
@@ -229,6 +229,6 @@ def test_renaming_moves_every_file(tmp_path: Path) -> None:
 
 
 def test_a_segment_without_timestamps_falls_back_to_its_modification_time(tmp_path: Path) -> None:
-    segment = LogSegment.create(FS, tmp_path, 0)
+    segment = LogSegment(FS, tmp_path, 0).create()
     FS.set_modified(segment.path, 123_456)
     assert segment.largest_timestamp() == 123_456

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.format.control import encode_control_key, encode_control_value
-from seglog.format.message_07 import encode_message
 from seglog.model import ControlType
 from seglog.scan.resync import PlausibleOffsets
 from seglog.verification.segment_survey import ByteRange, SegmentSurveyor, Survey, judged_batches, survey_07
 from tests.support.log_files import CONTROL, FS, batch, marker
+from tests.support.messages_07 import encode_message
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 

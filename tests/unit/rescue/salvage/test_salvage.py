@@ -14,7 +14,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import NotALogError, RefusedError
-from seglog.format.message_07 import encode_message, walk_messages
+from seglog.format.message_07 import walk_messages
 from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination
@@ -24,6 +24,7 @@ from seglog_rescue.salvage.salvage import SalvageOptions, SalvageReport, salvage
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, wrappers, write_log
+from tests.support.messages_07 import encode_message
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.small_disk import SmallDisk
 
