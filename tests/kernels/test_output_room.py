@@ -16,8 +16,9 @@ import pytest
 from seglog import layout
 from seglog.kernels import render, render_dump_log, text
 from seglog.look.dump import large_records
-from seglog.look.dump.large_records import large_dump_log_line, large_line
+from seglog.look.dump.large_records import large_line
 from seglog.look.dump.rendering import blocks
+from seglog.look.kafka_dump_log.large_lines import large_dump_log_line
 from tests.support.naive import varint
 
 # One byte of each class that the text kernels tell apart, and the edges of these classes.
@@ -221,7 +222,7 @@ def test_a_record_larger_than_the_buffer_is_written_in_pieces(
     for run, large in ways:
         whole = pieces_of(run, large, batch, row, arena, 1 << 20)
         for size in (6, 33, 999, 1 << 20):
-            monkeypatch.setattr(large_records, "_PIECE_BYTES", size // 3 * 3)
+            monkeypatch.setattr(large_records, "PIECE_BYTES", size // 3 * 3)
             assert pieces_of(run, large, batch, row, arena, least) == whole
 
 

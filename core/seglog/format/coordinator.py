@@ -26,6 +26,7 @@ from seglog.format.wire import (
 OFFSETS = message_tables.GROUPS
 TRANSACTIONS = message_tables.TRANSACTIONS
 SHARE_STATE = message_tables.SHARE
+TRANSACTION_TOPIC = "__transaction_state"
 
 
 _ESCAPE = re.compile(r"\\u00[0-9a-f]{2}|\\\\")  # a doubled backslash begins no escape

@@ -33,9 +33,9 @@ import numpy as np
 from seglog import layout
 from seglog.arguments import within
 from seglog.clock import Clock
-from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.checkpoints import LeaderEpochCache
+from seglog.log.outline import LogFacts
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
@@ -43,7 +43,7 @@ from seglog.log.swap import retire_segments, retire_snapshots
 from seglog.storage.filesystem import FileSystem
 
 
-class WritableLog(Protocol):
+class WritableLog(LogFacts, Protocol):
     """The interface of a log (`seglog.log.log.Log`) to the append path: its parts, its offsets, publishing a change."""
 
     directory_changed: bool
@@ -55,19 +55,11 @@ class WritableLog(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def config(self) -> LogConfig: ...
-    @property
     def segments(self) -> LogSegments: ...
     @property
     def producers(self) -> ProducerStateManager: ...
     @property
     def leader_epochs(self) -> LeaderEpochCache: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
     @property
     def recovery_point(self) -> int: ...
     def publish(self, start: int, end: int, high_watermark: int) -> None: ...

@@ -18,11 +18,11 @@ from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint
+from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC
 
 # Topics that Kafka creates with compaction.
 _COMPACT_TOPICS = {OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC}

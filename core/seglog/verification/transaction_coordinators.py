@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from seglog import layout
-from seglog.format.coordinator import TRANSACTIONS, decode_coordinator_record
+from seglog.format.coordinator import TRANSACTION_TOPIC, TRANSACTIONS, decode_coordinator_record
 from seglog.format.wire import WireError
 from seglog.scan.listing import list_log_directory
 from seglog.scan.log_walk import WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.units import format_time
-
-TRANSACTION_TOPIC = "__transaction_state"
 
 # The coordinator works on a transaction in these states and will end it.
 _UNDER_WAY = {1, 2, 3}

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC, Coordinated, read_coordinators
+from seglog.verification.transaction_coordinators import Coordinated, read_coordinators
 
 
 @dataclass(slots=True)

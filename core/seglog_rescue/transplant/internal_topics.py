@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
+from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
-from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC
 
 NOT_TAKEN = {
     TRANSACTION_TOPIC: (

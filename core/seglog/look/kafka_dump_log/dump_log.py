@@ -32,10 +32,10 @@ from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, p
 from seglog.kernels import render, render_dump_log
 from seglog.layout import INT32_MAX
 from seglog.look.dump.file_lines import dump_file, is_log
-from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.kafka_dump_log.decoders import PartDecoders, control_text
 from seglog.look.kafka_dump_log.indexes import IndexDump
+from seglog.look.kafka_dump_log.large_lines import large_dump_log_line
 from seglog.look.kafka_dump_log.reports import Mismatch, Report, Reports
 from seglog.ordered_pool import Account
 from seglog.scan.log_walk import LogWalk, WalkedEntries
