@@ -82,11 +82,8 @@ class Console:
         """Writes a line of data to stdout that is never broken: help, and commands to be copied."""
         self._to_stdout(_shown(text) + b"\n")
 
-    def lines(self, texts: Sequence[str]) -> None:
+    def lines(self, texts: Sequence[str], hang: int = 2) -> None:
         """Writes lines of data to stdout, all at once unless it is a terminal."""
-        self._lines(texts, 2)
-
-    def _lines(self, texts: Sequence[str], hang: int) -> None:
         if self.screen is None:
             self._to_stdout(b"".join([_shown(text) + b"\n" for text in texts]))
             return
@@ -102,7 +99,7 @@ class Console:
 
     def indented(self, texts: Sequence[str], hang: int = 2) -> None:
         """Writes lines of data, indented by two."""
-        self._lines([f"  {text}" for text in texts], hang)
+        self.lines([f"  {text}" for text in texts], hang)
 
     def next_steps(self, steps: Sequence[tuple[str, str]]) -> None:
         """Shows suggested (command, purpose) pairs; only on a terminal."""

@@ -63,10 +63,12 @@ class LogFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SeenOpen:
-    """A transaction that was open at offset `seen_at`. `last_timestamp` is its producer's (epoch milliseconds)."""
+    """A transaction that was open at offset `seen_at`, the newest snapshot's: records after it were not read.
+
+    `last_timestamp` is its producer's (epoch milliseconds).
+    """
 
     producer_id: int
-    producer_epoch: int
     first_offset: int
     last_timestamp: int
     seen_at: int
@@ -218,7 +220,7 @@ def seen_open(fs: FileSystem, listing: PartitionListing) -> tuple[SeenOpen, ...]
     except (FileNotFoundError, CorruptionError, RefusedError):
         return ()
     found = [
-        SeenOpen(one.producer_id, one.producer_epoch, one.current_txn_first_offset, one.timestamp, newest.offset)
+        SeenOpen(one.producer_id, one.current_txn_first_offset, one.timestamp, newest.offset)
         for one in entries
         if one.current_txn_first_offset != NO_OFFSET
     ]

@@ -260,16 +260,16 @@ class _Changes:
         self.image.topics[data["name"]] = {"id": data["topicId"], "configs": configs, "partitions": {}}
 
     def _remove_topic(self, data: Mapping[str, Any]) -> None:
-        name = self._topic_names.pop(data["topicId"], None)
-        if name is None:
+        self.image.topics.pop(self._topic_name(data), None)
+        del self._topic_names[data["topicId"]]
+
+    def _topic_name(self, data: Mapping[str, Any]) -> str:
+        if data["topicId"] not in self._topic_names:
             raise KeyError(f"topic id {data['topicId']}")
-        self.image.topics.pop(name, None)
+        return self._topic_names[data["topicId"]]
 
     def _partitions(self, data: Mapping[str, Any]) -> dict[int, Facts]:
-        name = self._topic_names.get(data["topicId"])
-        if name is None:
-            raise KeyError(f"topic id {data['topicId']}")
-        partitions: dict[int, Facts] = self.image.topics[name]["partitions"]
+        partitions: dict[int, Facts] = self.image.topics[self._topic_name(data)]["partitions"]
         return partitions
 
     def _add_partition(self, data: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seglog.log.outline import SeenOpen
     from seglog.look.report.growth import Growth
 
 
@@ -86,16 +87,6 @@ class SegmentFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction that was open at offset `seen_at`, the newest snapshot's: records after it were not read."""
-
-    producer_id: int
-    first_offset: int
-    last_timestamp: int
-    seen_at: int
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionFigures:
     """One partition directory. The log ends at `end_offset` or later: the records after its indexes were not read.
 
@@ -117,7 +108,7 @@ class PartitionFigures:
     compaction: Compaction | None = None
     compaction_problem: str = ""
     retention: Retention | None = None
-    transactions: tuple[OpenTransaction, ...] = ()
+    transactions: tuple[SeenOpen, ...] = ()
     leftovers: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     problem: str = ""

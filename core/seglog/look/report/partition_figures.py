@@ -19,7 +19,6 @@ from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_retention
 from seglog.look.report.figures import (
     Compaction,
     CompactionState,
-    OpenTransaction,
     PartitionFigures,
     PastRound,
     Retention,
@@ -95,10 +94,7 @@ def partition_figures(fs: FileSystem, found: PartitionDirectory, around: Surroun
         compaction=None if dirty is None else compaction_of(log, dirty, tuple(around.rounds.get(found.path.name, ()))),
         compaction_problem=rules.compaction_problem,
         retention=retention_of(plan, rules),
-        transactions=tuple(
-            OpenTransaction(one.producer_id, one.first_offset, one.last_timestamp, one.seen_at)
-            for one in log.transactions
-        ),
+        transactions=log.transactions,
     )
 
 

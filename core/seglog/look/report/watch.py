@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,11 +83,6 @@ class Watch:
     def partitions(self) -> list[WatchedPartition]:
         """The partitions of the last look."""
         return list(self._known.values())
-
-    @cached_property
-    def several(self) -> bool:
-        """True if partitions of more than one log directory are watched."""
-        return len(self._named) > 1
 
     def look(self) -> None:
         """Looks once. Partitions that are gone by now are dropped. Raises OSError if a log directory is gone."""
