@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Generic, Self, TypeVar
 
 from seglog_cli.failures import UsageError
@@ -114,9 +113,7 @@ class Grouped(Generic[Row]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         rank = {level: number for number, level in enumerate(self._look.levels)}
         for group in sorted(self._groups.values(), key=lambda group: rank[group.severity]):
             if group.count == 1:

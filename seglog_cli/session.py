@@ -154,12 +154,6 @@ class Session:
             ) from error
         return [here]
 
-    def log_directory_of(self, partition: Path) -> Path:
-        """Returns the log directory of a partition directory. Raises UntrustedLinkError as `resolved` does."""
-        from seglog.storage.lock import partition_path
-
-        return partition_path(partition).parent
-
     @contextlib.contextmanager
     def open_log(
         self,
@@ -176,8 +170,9 @@ class Session:
         something off, a run of `command` keeps it for `undo`.
         """
         from seglog.operations.workspace import Sources
+        from seglog.storage.lock import partition_path
 
-        config_of = self.config_of(self.log_directory_of(partition), Sources(settings or {}))
+        config_of = self.config_of(partition_path(partition).parent, Sources(settings or {}))
         if not writable:
             from seglog.api.opening import opened_for_reading
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Tiers(OptionGroup):
     """How a path in tiered storage is read.
 
-    After reading, `grave` holds the remarks about missing data, and `lacking` is True if something else could not be
+    After reading, `grave` is the first remark about missing data, and `lacking` is True if something else could not be
     read.
     """
 
@@ -48,9 +48,8 @@ class Tiers(OptionGroup):
             "A log directory that has __remote_log_metadata, or one of its partitions; repeatable.",
         ),
     ] = None
-    grave: list[Remark] = field(default_factory=list, init=False)
+    grave: Remark | None = field(default=None, init=False)
     lacking: bool = field(default=False, init=False)
-    _heard: set[str] = field(default_factory=set, init=False)
 
     @property
     def given(self) -> dict[str, object]:
@@ -77,14 +76,11 @@ class Tiers(OptionGroup):
         return session.looking(shown[0]), shown[1]
 
     def hear(self, session: Session, remarks: Iterable[Remark]) -> None:
-        """Reports remarks about a tier, each one once."""
+        """Reports remarks about a tier."""
         for remark in remarks:
-            if str(remark) in self._heard:
-                continue
-            self._heard.add(str(remark))
             session.console.warning(str(remark))
             if remark.is_grave:
-                self.grave.append(remark)
+                self.grave = self.grave or remark
 
     def options(self, session: Session) -> TierOptions:
         """Returns these options as the engine takes them."""

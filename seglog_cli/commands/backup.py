@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,7 +130,7 @@ def create(
     gate = gate_of(session.clock, throttle, threading.Event())
     with session.progress("back up", _log_bytes(session, log_directories)) as progress, gate.cleaning():
         outcome = backup(session.fs, machine_files(), session.clock, request, progress.advance, gate)
-    return show_outcome(session, outcome, dry_run=dry_run)[0]
+    return show_outcome(session, outcome, dry_run=dry_run)
 
 
 def _serve(
@@ -163,13 +162,12 @@ class _Reporter:
     def __init__(self, session: Session, repository: str, prometheus: Path | None) -> None:
         self._session, self._repository, self._prometheus = session, repository, prometheus
         self._last_success: RunOfBackup | None = None
-        self._said: set[str] = set()  # by the last run: the same is not said again by the next one
 
     def ended(self, run: RunOfBackup) -> None:
         console = self._session.console
         if run.outcome is not None:
             self._last_success = run
-            _, self._said = show_outcome(self._session, run.outcome, dry_run=False, told=self._said)
+            show_outcome(self._session, run.outcome, dry_run=False)
         else:
             console.warning(f"the run failed, and is tried again in {run.wait_s:.0f} s: {run.error}")
             if self._session.as_json:
@@ -203,18 +201,14 @@ def _log_bytes(session: Session, directories: list[Path]) -> int | None:
     return size
 
 
-def show_outcome(
-    session: Session, outcome: BackupOutcome, *, dry_run: bool, told: Set[str] = frozenset()
-) -> tuple[int, set[str]]:
-    """Shows what a run stored; returns the exit code and the warnings, of which those in `told` are not said again."""
+def show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) -> int:
+    """Shows what a run stored; returns the exit code."""
     from seglog_rescue.backup.restoring import damage_of
 
     snapshot, console = outcome.snapshot, session.console
     damage = list(damage_of(snapshot))
-    sentences = (*outcome.remarks, *outcome.left_out, *damage)
-    for sentence in sentences:
-        if sentence not in told:
-            console.warning(sentence)
+    for sentence in (*outcome.remarks, *outcome.left_out, *damage):
+        console.warning(sentence)
     partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
     code = ExitCode.INCOMPLETE if outcome.left_out else ExitCode.FOUND if damage else ExitCode.DONE
     sent = outcome.sent.bytes + outcome.manifest_bytes
@@ -238,7 +232,7 @@ def show_outcome(
         },
         f"a run would store {what}, and send {sending}" if dry_run else f"{snapshot.id}: {what}; sent {sending}",
     )
-    return code, set(sentences)
+    return code
 
 
 @app.command("list", cls=PlainCommand, context_settings=CONTEXT)

@@ -125,7 +125,6 @@ class Reporter:
         self._history = CleaningHistory(session.fs, state_directory(os.environ), log_directory)
         self.has_told = False
         self._lock = threading.Lock()
-        self._last_problem = ""
         self._last_run_ms: int | None = None
 
     def cleaned(self, result: CleaningResult, thread: int) -> None:
@@ -159,13 +158,9 @@ class Reporter:
     def problem(self, sentence: str) -> None:
         with self._lock:
             self.has_told = True
-            if sentence != self._last_problem:  # a held lock is reported once, not every 15 seconds
-                self._console.warning(sentence)
-            self._last_problem = sentence
+            self._console.warning(sentence)  # once: a lock may be held for long
 
     def passed(self, outcome: PassOutcome) -> None:
-        if not outcome.locked:
-            self._last_problem = ""
         delayed = [log for log in outcome.logs if log.delay_ms > 0]
         if delayed:
             most = max(log.delay_ms for log in delayed)

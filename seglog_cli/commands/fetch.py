@@ -67,7 +67,7 @@ def run(
     for source, _ in wanted:
         looking.fs.list(source)  # reads the tier's listing, which reports what it lacks
     if tiers.grave and not allow_gaps:
-        raise RefusedError(f"{tiers.grave[0]}: nothing was fetched; --allow-gaps fetches the rest")
+        raise RefusedError(f"{tiers.grave}: nothing was fetched; --allow-gaps fetches the rest")
     for source, target in wanted:
         with session.progress(f"fetch {target.name}") as progress:
             done = fetch(

@@ -77,7 +77,7 @@ def recover_path(session: Session, request: RecoveryRequest, dry_run: bool) -> t
 
     recovery = Recovery.of(session.workspace("--config", "--set", "--now"), request, dry_run=dry_run)
     obstacles, of_all = recovery.obstacles(), len(recovery.partitions)
-    warn_of_obstacles(session.console, obstacles, set())
+    warn_of_obstacles(session.console, obstacles)
     ended: list[RecoveryReport] = []
     with session.progress("recover", unit="segments") as progress:
 

@@ -81,6 +81,7 @@ def run(
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
     from seglog.storage import links
+    from seglog.storage.lock import partition_path
     from seglog.verification.transaction_coordinators import read_coordinators
     from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, TransactionState, view_transactions
 
@@ -94,8 +95,7 @@ def run(
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(links.name_of(partition)), 0
     limit_ms = DEFAULT_MAX_TIMEOUT_MS if max_timeout is None else max_timeout
-    log_directory = session.log_directory_of(view.directory)
-    coordinators = partial(read_coordinators, session.fs, log_directory)
+    coordinators = partial(read_coordinators, session.fs, partition_path(view.directory).parent)
     transactions = view_transactions(view, session.clock.now_ms(), max_timeout_ms=limit_ms, coordinators=coordinators)
     for transaction in transactions:
         is_open = transaction.state is TransactionState.OPEN

@@ -37,12 +37,10 @@ def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb:
         console.line(f"  a broker does not open it: {obstacle}")
 
 
-def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]) -> None:
-    """Warns of what keeps a broker from starting, once for each file."""
+def warn_of_obstacles(console: Console, obstacles: Iterable[str]) -> None:
+    """Warns of what keeps a broker from starting."""
     for sentence in obstacles:
-        if sentence not in seen:
-            seen.add(sentence)
-            console.warning(f"a broker does not start with this: {sentence}")
+        console.warning(f"a broker does not start with this: {sentence}")
 
 
 class ObstacleWarnings:
@@ -50,7 +48,6 @@ class ObstacleWarnings:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._seen: set[str] = set()
         self._directories: set[Path] = set()
 
     def tell(self, log_directory: Path, topic_partition: TopicPartition) -> None:
@@ -60,8 +57,8 @@ class ObstacleWarnings:
         console, fs = self._session.console, self._session.fs
         if log_directory not in self._directories:
             self._directories.add(log_directory)
-            warn_of_obstacles(console, directory_obstacles(fs, log_directory), self._seen)
-        warn_of_obstacles(console, partition_obstacles(fs, log_directory / str(topic_partition)), self._seen)
+            warn_of_obstacles(console, directory_obstacles(fs, log_directory))
+        warn_of_obstacles(console, partition_obstacles(fs, log_directory / str(topic_partition)))
 
 
 def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
