@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from seglog.errors import ConfigError
 from seglog.units import count_text
-from seglog_cli.aside import beginning_of, stderr_aside
 from seglog_cli.catalogue import COMMANDS
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level, show_diff_summary, show_difference
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help=COMMANDS["spark"], rich_markup_mode=None, context_settings=CONTEXT)
 
 _KEYS_SHOWN = 20
+_MOST_ERROR_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -424,13 +426,30 @@ def _started(session: Session, name: str, master: str | None, settings: dict[str
 
     if session.console.verbose:
         return spark_session(name, master, settings)
-    with stderr_aside() as written:
+    with _stderr_aside() as file:
         try:
             return spark_session(name, master, settings)
         except ConfigError as error:
-            lines = map(str.strip, beginning_of(written).splitlines())
+            written = os.pread(file.fileno(), _MOST_ERROR_BYTES, 0).decode("utf-8", "replace")
+            lines = map(str.strip, written.splitlines())
             errors = [line for line in lines if "Exception" in line or "Error" in line]
             raise ConfigError(": ".join([str(error), *errors[:1]])) from error
+
+
+@contextlib.contextmanager
+def _stderr_aside() -> Iterator[BinaryIO]:
+    """Makes stderr a temporary file while open: a JVM writes much there that is not ours, as long as it lives."""
+    sys.stderr.flush()
+    number = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+    with tempfile.TemporaryFile() as file:
+        ours = os.dup(number)
+        os.dup2(file.fileno(), number)
+        try:
+            yield file
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, number)
+            os.close(ours)
 
 
 def _text(value: object) -> object:
