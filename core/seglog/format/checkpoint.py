@@ -19,7 +19,7 @@ from uuid import UUID
 
 from seglog.errors import CorruptCheckpointError
 from seglog.format.filenames import JAVA_NUMBER
-from seglog.format.properties import format_properties, parse_properties
+from seglog.format.properties import NATURAL_LINES, format_properties, parse_properties
 from seglog.format.uuids import ZERO_UUID, format_uuid, parse_uuid
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition
@@ -27,7 +27,6 @@ from seglog.model import TopicPartition
 CHECKPOINT_VERSION = 0
 NO_BROKER_EPOCH = -1
 
-_NATURAL_LINES = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
 _UNFIT_FOR_A_LINE = re.compile("[ \t\n\x0b\f\r\\ud800-\\udfff]")  # surrogates stand for bytes that are not UTF-8
 _METADATA_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
@@ -200,10 +199,10 @@ def _lines(data: bytes, path: Path | str) -> list[str]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        number = len(_NATURAL_LINES.split(data[: error.start].decode("utf-8")))
+        number = len(NATURAL_LINES.split(data[: error.start].decode("utf-8")))
         reason = f"line {number}: the byte 0x{data[error.start]:02x} at position {error.start} is not UTF-8"
         raise CorruptCheckpointError(path, reason) from error
-    lines = _NATURAL_LINES.split(text)
+    lines = NATURAL_LINES.split(text)
     if lines[-1] == "":
         del lines[-1]
     return lines

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 _BLANK = " \t\f"
-_NATURAL_LINES = re.compile(r"\r\n|\r|\n")
+NATURAL_LINES = re.compile(r"\r\n|\r|\n")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
@@ -30,7 +30,7 @@ def format_properties(properties: Mapping[str, str], comments: tuple[str, ...]) 
 
 def _logical_lines(text: str) -> Iterator[str]:
     continued: str | None = None
-    for line in _NATURAL_LINES.split(text):
+    for line in NATURAL_LINES.split(text):
         line = line.lstrip(_BLANK)
         if continued is None and (not line or line[0] in "#!"):
             continue

@@ -109,16 +109,15 @@ class LogDirectory:
         self._lock, self._expiration_ms = lock, producer_expiration_ms
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         self._marker = CleanShutdownMarker(self.fs, path)
-        self._recovery_points = self._checkpoint(filenames.RECOVERY_POINT_CHECKPOINT)
-        self._log_start_offsets = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
-        self._high_watermarks = self._checkpoint(filenames.HIGH_WATERMARK_CHECKPOINT)
-        self._cleaner_offsets = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
+        self._checkpoints = {
+            name: OffsetCheckpoint(self.fs, path / name, tolerant=not writable) for name in OFFSET_CHECKPOINTS
+        }
         self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else self.fs
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
         self._closed: set[Path] = set()
-        self._noted: tuple[Offsets, Offsets, Offsets, Offsets] = ({}, {}, {}, {})  # for checkpoints, of closed logs
+        self._noted: dict[str, Offsets] = {name: {} for name in OFFSET_CHECKPOINTS}  # for checkpoints, of closed logs
         self._end_at_open: dict[Path, int] = {}
         self._in_tier: set[Path] = set()
 
@@ -193,28 +192,27 @@ class LogDirectory:
     @property
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Each partition's first offset not known to be flushed."""
-        return self._recovery_points.offsets
+        return self._checkpoints[filenames.RECOVERY_POINT_CHECKPOINT].offsets
 
     @property
     def log_start_offsets(self) -> dict[TopicPartition, int]:
         """Log start offsets above the first segment's base."""
-        return self._log_start_offsets.offsets
+        return self._checkpoints[filenames.LOG_START_OFFSET_CHECKPOINT].offsets
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """High watermarks as a broker last wrote them."""
-        return self._high_watermarks.offsets
+        return self._checkpoints[filenames.HIGH_WATERMARK_CHECKPOINT].offsets
 
     @property
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
         """The first dirty offset of each cleaned partition."""
-        return self._cleaner_offsets.offsets
+        return self._checkpoints[filenames.CLEANER_OFFSET_CHECKPOINT].offsets
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The damage of checkpoints that count as empty, as sentences."""
-        checkpoints = (self._recovery_points, self._log_start_offsets, self._high_watermarks, self._cleaner_offsets)
-        return tuple(checkpoint.damage for checkpoint in checkpoints if checkpoint.damage)
+        return tuple(checkpoint.damage for checkpoint in self._checkpoints.values() if checkpoint.damage)
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
@@ -374,7 +372,7 @@ class LogDirectory:
         """Notes a log's recovery point, log start and high watermark for the checkpoints."""
         if self.is_broker_directory and not self.is_known(log.directory):
             return  # the entry would be the live partition's, or one with a name that no broker gives
-        points, starts, watermarks, dirty = self._noted
+        points, starts, watermarks, dirty = self._noted.values()
         key, start = log.topic_partition, log.log_start_offset
         # A right entry stays even if the first segment now begins there: undo brings back what was below. A tiered
         # topic's lower entry is the broker's: the offsets below lie in the tier.
@@ -400,7 +398,7 @@ class LogDirectory:
         """Sets the first dirty offset of a partition, or removes it; durable on return."""
         if not self.writable:
             raise RefusedError(f"{self.path}: the log directory is open for reading only")
-        self._cleaner_offsets.update({topic_partition: offset})
+        self._checkpoints[filenames.CLEANER_OFFSET_CHECKPOINT].update({topic_partition: offset})
 
     # --- closing
 
@@ -432,14 +430,13 @@ class LogDirectory:
             segment.close_files()
 
     def _close_clean(self) -> None:
-        checkpoints = self._recovery_points, self._log_start_offsets, self._high_watermarks, self._cleaner_offsets
         try:
             for log in [*self._logs.values()]:
                 self.close_log(log)
         finally:  # each file is written once, because each write repeats the entries of thousands of partitions
-            for checkpoint, offsets in zip(checkpoints, self._noted, strict=True):
+            for name, offsets in self._noted.items():
                 if offsets:
-                    checkpoint.update(offsets)
+                    self._checkpoints[name].update(offsets)
         if self.clean_shutdown and not self._changed:
             return
         unopened = {found.path for found in list_log_directory(self.fs, self.path).live} - self._closed
@@ -447,9 +444,6 @@ class LogDirectory:
             return  # a log whose opening failed midway is not as a broker would have left it
         if self.is_broker_directory and (self._marker.found or (not unopened and self._closed)):
             self._marker.write()
-
-    def _checkpoint(self, name: str) -> OffsetCheckpoint:
-        return OffsetCheckpoint(self.fs, self.path / name, tolerant=not self.writable)
 
     def __enter__(self) -> Self:
         return self

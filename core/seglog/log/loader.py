@@ -49,7 +49,7 @@ from seglog.log.swap import (
     settle_leftovers,
     split_overflowed,
 )
-from seglog.scan.listing import require_batches, require_directory
+from seglog.scan.listing import INDEX_KINDS, require_batches, require_directory
 from seglog.scan.view import reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem, RoomTaken
@@ -59,8 +59,6 @@ T = TypeVar("T")
 RecoveryProgress = Callable[[LogSegment, int, int], None]
 
 _logger = logging.getLogger(__name__)
-
-_INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
 class TransactionIndexRefusedError(OSError):
@@ -243,8 +241,9 @@ class _Loader:
         end = self._drop_log_below_start()
         survived = end is not None
         if end is None:
-            self._create_first_segment()
             end = self._options.log_start_offset
+            self._segments.add(self._segment(end).create())
+            self._fs.sync_directory(self._directory)
         clean = self._options.clean_shutdown and survived
         start = max(self._options.log_start_offset, self._segments.first.base_offset)
         recovery_point = end if clean else max(min(self._options.recovery_point, end), start)
@@ -276,24 +275,28 @@ class _Loader:
     def _load_segments(self) -> None:
         self._segments.close()
         self._segments.clear()
-        names = [name for name, found in self._fs.entries(self._directory) if not found.is_directory]
-        logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
+        entries = self._fs.entries(self._directory)
+        names = {name: parse_file_name(name) for name, found in entries if not found.is_directory}
+        logs = {
+            parsed.offset for name, parsed in names.items() if parsed is not None and name.endswith(FileKind.LOG.value)
+        }
         self._last_base = max(logs, default=-1)
         self._recovers_from = None  # the base offset of the first segment that step 3 will recover
         if logs and self._recovers and not self._options.keeps_holes:
             below = (base for base in logs if base <= self._options.recovery_point)
             self._recovers_from = max(below, default=min(logs))
-        for name in names:
-            parsed = parse_file_name(name)
+        for name, parsed in names.items():
+            is_log = name.endswith(FileKind.LOG.value)
             if parsed is None:
-                if name.endswith(FileKind.LOG.value):
+                if is_log:
                     if self._options.writable:
                         reason = "the name is not an offset, and a broker stops on it"
                         raise CorruptionError(self._directory / name, reason)
                     self._report.events.append(f"{self._directory / name}: the name is not an offset")
-            elif parsed.kind in _INDEX_KINDS and parsed.state is FileState.LIVE and parsed.offset not in logs:
-                self._remove(self._directory / name, "an index without its log")
-            elif _is_live_log(name):
+            elif parsed.kind in INDEX_KINDS and parsed.state is FileState.LIVE and parsed.offset not in logs:
+                self._report.events.append(f"{self._directory / name}: an index without its log, removed")
+                self._remove_all([self._directory / name])
+            elif is_log:
                 self._segments.add(self._load_segment(parsed.offset))
 
     def _load_segment(self, base_offset: int) -> LogSegment:
@@ -436,11 +439,6 @@ class _Loader:
         self._producers().truncate_fully_and_start_at(start)
         return None
 
-    def _create_first_segment(self) -> None:
-        segment = self._segment(self._options.log_start_offset).create()
-        self._fs.sync_directory(self._directory)
-        self._segments.add(segment)
-
     # --- helpers --------------------------------------------------------------------------------------------
 
     def _producers(self, snapshots: list[int] | None = None) -> ProducerStateManager:
@@ -462,15 +460,7 @@ class _Loader:
             created_ms=self._clock.now_ms(),
         )
 
-    def _remove(self, path: Path, reason: str) -> None:
-        self._report.events.append(f"{path}: {reason}, removed")
-        self._remove_all([path])
-
     def _remove_all(self, paths: list[Path]) -> None:
         for path in paths:
             self._fs.remove(path)
         self._report.removed_files += paths
-
-
-def _is_live_log(name: str) -> bool:
-    return name.endswith(FileKind.LOG.value)

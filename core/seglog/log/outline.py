@@ -141,28 +141,20 @@ class OutlinedLog:
         return min((one.first_offset for one in self.transactions), default=self.log_end_offset)
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """The offsets in a log directory's checkpoints, by the files' names."""
-
-    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-
-    def offset(self, checkpoint: str, key: TopicPartition) -> int | None:
-        """Returns a partition's offset in a checkpoint, None if it has none."""
-        return self.offsets.get(checkpoint, {}).get(key)
-
-
 def outline(
-    fs: FileSystem, listing: PartitionListing, key: TopicPartition, config: LogConfig, checkpoints: Checkpoints
+    fs: FileSystem, listing: PartitionListing, key: TopicPartition, config: LogConfig, checkpoints: Mapping[str, int]
 ) -> OutlinedLog | None:
-    """Returns the outline of a listed partition; None without a segment, and for a log of Kafka 0.7."""
+    """Returns the outline of a listed partition; None without a segment, and for a log of Kafka 0.7.
+
+    `checkpoints` are the partition's offsets in the log directory's checkpoints, by the files' names.
+    """
     if not listing.segments or listing.format != "kafka":
         return None
     held = small_indexes(fs, listing)
     segments = SegmentList(OutlinedSegment(fs, files, held) for files in listing.segments)
-    end = _least_end(fs, listing, segments.active, checkpoints, key)
-    watermark = checkpoints.offset(filenames.HIGH_WATERMARK_CHECKPOINT, key)
-    start = checkpoints.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key) or 0
+    end = _least_end(fs, listing, segments.active, checkpoints)
+    watermark = checkpoints.get(filenames.HIGH_WATERMARK_CHECKPOINT)
+    start = checkpoints.get(filenames.LOG_START_OFFSET_CHECKPOINT, 0)
     return OutlinedLog(
         topic_partition=key,
         config=config,
@@ -175,16 +167,12 @@ def outline(
 
 
 def _least_end(
-    fs: FileSystem,
-    listing: PartitionListing,
-    active: OutlinedSegment,
-    checkpoints: Checkpoints,
-    key: TopicPartition,
+    fs: FileSystem, listing: PartitionListing, active: OutlinedSegment, checkpoints: Mapping[str, int]
 ) -> int:
     """Returns the largest offset up to which the log is known to reach."""
     known = [active.base_offset]
     for name in (filenames.HIGH_WATERMARK_CHECKPOINT, filenames.RECOVERY_POINT_CHECKPOINT):
-        known.append(checkpoints.offset(name, key) or 0)
+        known.append(checkpoints.get(name, 0))
     known += [snapshot.offset for snapshot in listing.snapshots[-1:]]
     for rows in (read_entries(fs, active.files.offset_index, active.base_offset, active.held), active.times):
         known += [int(rows["offset"][-1]) + 1] if len(rows) else []

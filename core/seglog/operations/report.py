@@ -24,7 +24,6 @@ from seglog.doors import door
 from seglog.errors import NotALogError, SeglogError
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState, parse_partition_directory
-from seglog.log.outline import Checkpoints
 from seglog.log.stateful_topics import state_deleted
 from seglog.look.report.concerns import directory_concerns, partition_concerns
 from seglog.look.report.figures import (
@@ -185,7 +184,7 @@ def _surrounding(place: _Place, saved: Sequence[Round], now_ms: int) -> Surround
         str(place.path),
         place.broker,
         rules,
-        Checkpoints(place.around.offsets),
+        place.around.offsets,
         now_ms,
         {name: past[-_ROUNDS:] for name, past in rounds.items()},
     )

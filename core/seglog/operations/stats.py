@@ -12,7 +12,7 @@ from seglog.cleaner.metrics import CleanerGauges, gauges_of
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings, topic_of
 from seglog.errors import NotALogError
-from seglog.log.outline import Checkpoints, outline
+from seglog.log.outline import outline
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.look.report.growth import Growth, growth_of
@@ -56,7 +56,7 @@ class MeasuredPartition:
         """Returns the partition's growth by its time indexes; None if they do not tell."""
         listing = list_partition(fs, self.directory)
         key = listing.topic_partition or TopicPartition("unnamed", 0)
-        log = outline(fs, listing, key, LogConfig(), Checkpoints())
+        log = outline(fs, listing, key, LogConfig(), {})
         return None if log is None else growth_of(log, now_ms)
 
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:

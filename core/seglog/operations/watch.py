@@ -8,7 +8,6 @@ from pathlib import Path
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
 from seglog.format.filenames import parse_partition_directory
-from seglog.log.outline import Checkpoints
 from seglog.look.report.figures import PartitionFigures
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.watch import WatchedPartition
@@ -26,7 +25,7 @@ def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, n
     def rules(topic: str) -> TopicRules:
         return topic_rules(settings, topic)
 
-    return Surrounding(str(directory), "", rules, Checkpoints(found.offsets), now_ms)
+    return Surrounding(str(directory), "", rules, found.offsets, now_ms)
 
 
 def details(fs: FileSystem, one: WatchedPartition, around: Surrounding) -> PartitionFigures | None:

@@ -176,7 +176,6 @@ class LocalFileSystem(OpeningEach):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             if not stat.S_ISREG(kind):
                 raise not_a_file(path)
-            self._opened(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -186,13 +185,8 @@ class LocalFileSystem(OpeningEach):
         found = links.look_at(path, follow=follow)
         return None if found is None else _status_of(found)
 
-    def _opened(self, descriptor: int) -> None:
-        """Called with the descriptor of each file and directory that was opened. Here it does nothing."""
-
     def _open_directory(self, directory: Path) -> int:
-        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._opened(descriptor)
-        return descriptor
+        return links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def list(self, directory: Path) -> list[str]:
         descriptor = self._open_directory(directory)
@@ -310,7 +304,6 @@ class LocalFileSystem(OpeningEach):
         except OSError:
             return None  # a link, another user's file: `read_bytes` follows, or raises
         try:
-            self._opened(descriptor)
             status = os.fstat(descriptor)
             is_small = stat.S_ISREG(status.st_mode) and status.st_size <= min(limit, _UNCHECKED_READ_SIZE)
             data = os.pread(descriptor, status.st_size, 0) if is_small else b""

@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 
 from seglog.storage.local import LocalFileSystem
 
@@ -18,10 +19,12 @@ _UNTOUCHED = getattr(os, "O_NOATIME", 0)
 
 
 class UntouchedFileSystem(LocalFileSystem):
-    """The operating system's files, whose access times stay as they are where the system allows it."""
+    """The operating system's files; the access times of directories stay too where the system allows it."""
 
-    def _opened(self, descriptor: int) -> None:
+    def _open_directory(self, directory: Path) -> int:
+        descriptor = super()._open_directory(directory)
         leave_access_time(descriptor)
+        return descriptor
 
 
 def leave_access_time(descriptor: int) -> None:

@@ -14,7 +14,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.indexes import TimeIndex
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
-from seglog.log.outline import Checkpoints, OutlinedLog, outline
+from seglog.log.outline import OutlinedLog, outline
 from seglog.log.retention import plan_retention
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_partition
@@ -46,7 +46,7 @@ def producer(number: int) -> seglog.ProducerIdentity:
 def outlined(directory: Path, config: LogConfig) -> OutlinedLog:
     fs = ClosedLogs()
     topic, _, number = directory.name.rpartition("-")
-    found = outline(fs, list_partition(fs, directory), TopicPartition(topic, int(number)), config, Checkpoints())
+    found = outline(fs, list_partition(fs, directory), TopicPartition(topic, int(number)), config, {})
     assert found is not None
     return found
 

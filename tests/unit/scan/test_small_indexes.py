@@ -8,7 +8,6 @@ import pytest
 
 from seglog.configuration.keys import LogConfig
 from seglog.log import outline
-from seglog.log.outline import Checkpoints
 from seglog.look.inspect import overview
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.scan.index_files import held_rows, read_index, small_indexes
@@ -28,7 +27,7 @@ def directories(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
 
 def told(directory: Path) -> list[object]:
     """What `ls` and `report` know of each partition, or the error."""
-    around = Surrounding("", "", lambda _: TopicRules(LogConfig(), "", True), Checkpoints(), 1 << 41)
+    around = Surrounding("", "", lambda _: TopicRules(LogConfig(), "", True), {}, 1 << 41)
     rows: list[object] = list(overview.overview(FS, [Target(directory, TargetKind.LOG_DIRECTORY)]))
     for partition in list_log_directory(FS, directory).partitions:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean, round_down
 from seglog.configuration.keys import LogConfig
 from seglog.format.filenames import CLEANER_OFFSET_CHECKPOINT
-from seglog.log.outline import Checkpoints, OutlinedLog, outline
+from seglog.log.outline import OutlinedLog, outline
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_retention
 from seglog.look.report.figures import (
     Compaction,
@@ -25,6 +25,7 @@ from seglog.look.report.figures import (
     SegmentFigures,
 )
 from seglog.look.report.growth import growth_of
+from seglog.model import TopicPartition
 from seglog.scan.listing import PartitionDirectory, PartitionListing, list_partition
 from seglog.storage.filesystem import FileSystem
 
@@ -52,7 +53,7 @@ class Surrounding:
     path: str
     broker: str
     rules_of: Callable[[str], TopicRules]
-    checkpoints: Checkpoints
+    checkpoints: Mapping[str, Mapping[TopicPartition, int]]
     now_ms: int
     rounds: Mapping[str, Sequence[PastRound]] = field(default_factory=dict)
 
@@ -75,14 +76,14 @@ def partition_figures(fs: FileSystem, found: PartitionDirectory, around: Surroun
     if not found.state.is_served or listing.format != "kafka":
         return PartitionFigures(**common, segments=_plain_segments(listing))
     rules = around.rules_of(key.topic)
-    log = outline(fs, listing, key, rules.config, around.checkpoints)
+    checkpoints = {name: offsets[key] for name, offsets in around.checkpoints.items() if key in offsets}
+    log = outline(fs, listing, key, rules.config, checkpoints)
     if log is None:
         return PartitionFigures(**common)
     plan = plan_retention(log, around.now_ms, log.high_watermark)
     dirty = None
     if not rules.compaction_problem:
-        checkpoint = around.checkpoints.offset(CLEANER_OFFSET_CHECKPOINT, key)
-        dirty = log_to_clean(log, checkpoint, around.now_ms)
+        dirty = log_to_clean(log, checkpoints.get(CLEANER_OFFSET_CHECKPOINT), around.now_ms)
     timed = [segment.max_timestamp for segment in log.segments if segment.max_timestamp >= 0]
     return PartitionFigures(
         **common,

@@ -8,7 +8,7 @@ import numpy as np
 
 import seglog
 from seglog.configuration.keys import LogConfig
-from seglog.log.outline import Checkpoints, OutlinedLog, outline
+from seglog.log.outline import OutlinedLog, outline
 from seglog.look.report.growth import Growth, bytes_at, bytes_of_last_day, growth_of, growth_of_all
 from seglog.model import TopicPartition
 from seglog.scan.listing import list_partition
@@ -24,7 +24,7 @@ def grown_log(directory: Path, hours: int) -> OutlinedLog:
         for minute in range(60 * hours):
             log.append([seglog.Record(b"x" * 4000, timestamp=START_MS + 60_000 * minute)])
     fs = LocalFileSystem()
-    found = outline(fs, list_partition(fs, directory), TopicPartition("t", 0), LogConfig(), Checkpoints())
+    found = outline(fs, list_partition(fs, directory), TopicPartition("t", 0), LogConfig(), {})
     assert found is not None
     return found
 
