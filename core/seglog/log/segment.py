@@ -41,6 +41,7 @@ from seglog.log.indexes import (
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.recovered_segment import RecoveredSegment, is_preallocated
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
+from seglog.scan.listing import SEGMENT_KINDS
 from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, find_batch, indexed_batch
 from seglog.storage.filesystem import File, FileSystem
 
@@ -114,8 +115,7 @@ class LogSegment:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that exist, in the order in which Kafka renames them."""
-        paths = (self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
-        return tuple(path for path in paths if self.fs.status(path) is not None)
+        return tuple(path for path in self._paths() if self.fs.status(path) is not None)
 
     def largest_timestamp(self) -> int:
         """Returns `max_timestamp`, or the modification time if there is none (epoch milliseconds)."""
@@ -457,8 +457,7 @@ class LogSegment:
             self.fs.remove(path)
 
     def _paths(self, state: FileState | None = None) -> list[Path]:
-        kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-        return [self._file_path(kind, state) for kind in kinds]
+        return [self._file_path(kind, state) for kind in SEGMENT_KINDS]
 
     def _file_path(self, kind: FileKind, state: FileState | None = None) -> Path:
         name = segment_file_name(self.base_offset, kind, self.state if state is None else state)
