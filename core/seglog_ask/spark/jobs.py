@@ -22,15 +22,7 @@ from seglog.log.read_loader import viewed_copies
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.look.inspect.diff_view import COMMITTED, ViewOptions, diff_view
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
-from seglog.look.inspect.statistics import (
-    LogStatistics,
-    MeasuredStretch,
-    MeasuredStretches,
-    Stretch,
-    measure_stretch,
-    stretches_of,
-    view_statistics,
-)
+from seglog.look.inspect.statistics import LogStatistics, Stretch, stretches_of, view_statistics
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import (
     PartitionListing,
@@ -51,6 +43,7 @@ from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts
 from seglog.verification.small_files import verify_log_directory
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
+from seglog_ask.spark.stretches import MeasuredStretch, MeasuredStretches, known_stretch, measure_stretch
 from seglog_ask.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog_ask.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog_stores.remote.settings import NO_SETTINGS, StoreSettings
@@ -323,7 +316,8 @@ def _statistics_of(store: StoreSettings, work: _Measuring) -> PartitionStatistic
     """In a task: measures a partition."""
     remarks: list[Remark] = []
     fs = task_files(store, work.shown, remarks.append)
-    contents = view_statistics(fs, work.directory, work.measured)
+    known = partial(known_stretch, work.measured) if work.measured else None
+    contents = view_statistics(fs, work.directory, known)
     sizing = None
     if work.request is not None:
         sizing = size_partition(fs, work.directory, work.request, keys=contents.distinct_keys, records=contents.records)

@@ -19,6 +19,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
 from seglog_ask.spark import jobs
 from seglog_ask.spark.jobs import PartitionStatistics
+from seglog_ask.spark.stretches import MeasuredStretch
 from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.tiers.publishing import commit
 from seglog_stores.tiers.segments import KeyPairs
@@ -108,7 +109,7 @@ def test_damaged_giants_and_one_that_a_task_cannot_read_are_measured_as_on_one_m
     assert len(runs) == 2
     measure = jobs.measure_stretch
 
-    def refused(fs: FileSystem, logs: statistics.Stretch) -> statistics.MeasuredStretch | None:
+    def refused(fs: FileSystem, logs: statistics.Stretch) -> MeasuredStretch | None:
         if logs[0].name.startswith("0" * 20):
             raise PermissionError(13, "Permission denied", str(logs[0]))
         return measure(fs, logs)

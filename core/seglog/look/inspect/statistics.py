@@ -4,17 +4,13 @@ Damage is skipped and counted; control batches count as batches but not as recor
 estimate (0.8 % standard error); counts of frequent keys are lower bounds.
 
 A log is measured in stretches of neighbouring segments (`stretches_of`), each separately, and the results are added in
-log order. A stretch can therefore be measured elsewhere (`measure_stretch`) with the same result. Only the number of
-out-of-order records (older than an earlier record) depends on the records before a stretch. A stretch measured
-elsewhere therefore includes its leaders, the records that are not older than an earlier one in the stretch: leaders
-older than the newest record before the stretch are out of order too.
+log order. A stretch can therefore be measured elsewhere with the same result (`seglog_ask.spark.stretches`).
 """
 
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,24 +19,21 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import SeglogError
-from seglog.format.compression import compress, decompress
+from seglog.format.columns import Records
 from seglog.format.decoder import control_batches
 from seglog.kernels import sketch
 from seglog.log.read_loader import whole_view
-from seglog.model import Compression, codec_name
+from seglog.model import codec_name
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.small_log import small_log_at_rest
 from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
-from seglog.verification.parts import stamp_of
 
 _MOST_PRODUCERS = 100_000
 _MOST_FREQUENT = 10
 _STRETCH_BYTES, _MOST_STRETCHES = 256 << 20, 256  # a larger log has larger stretches: their results are transferred
-_MOST_LEADERS = 1 << 16  # timestamps of a stretch's first leaders; if they do not suffice, it is read again
-_PACKED_LIMIT = 64 << 20  # bytes of one stretch's counts, expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +98,8 @@ class LogStatistics:
 
 
 Stretch = tuple[Path, ...]  # logs of neighbouring segments
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredStretch:
-    """The packed counts of a stretch, and the stamps of its logs before they were read."""
-
-    logs: Stretch
-    stamps: tuple[tuple[int, int, str], ...]
-    packed: bytes
-
-
-MeasuredStretches = Mapping[Stretch, MeasuredStretch]
-NOTHING_MEASURED: MeasuredStretches = {}
+# What is known of a stretch that follows records with a newest timestamp (-1: none) at most; None: it must be read.
+Known = Callable[[FileSystem, Stretch, int], "Gathering | None"]
 
 
 def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
@@ -136,110 +118,41 @@ def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
     return [tuple(stretch) for stretch in stretches]
 
 
-def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
-    """Measures a stretch separately. Returns None if a log is gone. Raises OSError if one cannot be read."""
-    stamps = _stamps(fs, logs)
-    if stamps is None:
-        return None
-    gathering = _Gathering(leaders=_Leaders())
-    gathering.walk(fs, logs)
-    return MeasuredStretch(logs, stamps, compress(Compression.ZSTD, pickle.dumps(gathering), level=1))
-
-
-def log_statistics(
-    fs: FileSystem, listing: PartitionListing, measured: MeasuredStretches = NOTHING_MEASURED
-) -> LogStatistics:
+def log_statistics(fs: FileSystem, listing: PartitionListing, known: Known | None = None) -> LogStatistics:
     """Returns the statistics of a partition of Kafka 0.8 or later. Raises OSError if it cannot be read.
 
-    Does not read `measured` stretches again unless they have changed.
+    Stretches that are `known` are not read.
     """
-    total: _Gathering | None = None
+    total: Gathering | None = None
     for logs in stretches_of(listing.segments):
         newest = -1 if total is None else total.newest
-        gathering = _known(fs, measured.get(logs), newest)
+        gathering = None if known is None else known(fs, logs, newest)
         if gathering is None:
-            gathering = _Gathering(newest=newest)
+            gathering = Gathering(newest=newest)
             gathering.walk(fs, logs)
         if total is None:
             total = gathering
         else:
             total.add(gathering)
-    return (total or _Gathering()).result(listing)
+    return (total or Gathering()).result(listing)
 
 
-def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
+def view_statistics(fs: FileSystem, directory: Path, known: Known | None = None) -> LogStatistics:
     """Returns the statistics of a partition as of now, even while a broker changes it. Raises OSError, NotALogError."""
-    small = None if measured else small_log_at_rest(fs, directory)
+    small = small_log_at_rest(fs, directory) if known is None else None
     if small is not None:
         with suppress(SeglogError):  # the view meets it again, and tells where it lies
-            gathering = _Gathering()
+            gathering = Gathering()
             gathering.take(small.entries)
             return gathering.result(small.listing)
     with whole_view(fs, directory) as view:
-        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
+        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, known))
 
 
-def _stamps(fs: FileSystem, logs: Stretch) -> tuple[tuple[int, int, str], ...] | None:
-    """Returns the logs' stamps, None if a log is gone."""
-    statuses = [fs.status(log) for log in logs]
-    stamps = tuple(stamp_of(status) for status in statuses if status is not None)
-    return stamps if len(stamps) == len(logs) else None
-
-
-def _known(fs: FileSystem, measured: MeasuredStretch | None, newest: int) -> _Gathering | None:
-    """Unpacks a measured stretch that follows records with the newest timestamp `newest`.
-
-    Returns None if it is not measured, has changed, or has too few leaders for that timestamp.
-    """
-    if measured is None or _stamps(fs, measured.logs) != measured.stamps:
-        return None
-    gathering: _Gathering = pickle.loads(decompress(Compression.ZSTD, measured.packed, limit=_PACKED_LIMIT))
-    older = None if gathering.leaders is None else gathering.leaders.older_than(newest)
-    if older is None:
-        return None
-    gathering.counters[sketch.OUT_OF_ORDER] += older
-    return gathering
-
-
-class _Leaders:
-    """The timestamps, with counts, of a stretch's first leaders: records not older than any before them."""
-
-    def __init__(self) -> None:
-        self.times, self.counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self.newest, self.is_whole = -1, True
-
-    def __getstate__(self) -> tuple[np.ndarray, np.ndarray, int, bool]:
-        """Stores differences instead of timestamps, which ascend: they compress better."""
-        return np.diff(self.times, prepend=0), self.counts, self.newest, self.is_whole
-
-    def __setstate__(self, state: tuple[np.ndarray, np.ndarray, int, bool]) -> None:
-        steps, self.counts, self.newest, self.is_whole = state
-        self.times = np.cumsum(steps)
-
-    def take(self, times: np.ndarray) -> None:
-        """Adds the timestamps of the next records."""
-        times = times[times >= 0]
-        if not self.is_whole or not len(times):
-            return
-        before = np.maximum.accumulate(np.concatenate(([self.newest], times)))
-        self.newest = int(before[-1])
-        distinct, counts = np.unique(times[times >= before[:-1]], return_counts=True)
-        self.times, self.counts = np.append(self.times, distinct), np.append(self.counts, counts)
-        if len(self.times) > _MOST_LEADERS:
-            self.times, self.counts, self.is_whole = self.times[:_MOST_LEADERS], self.counts[:_MOST_LEADERS], False
-
-    def older_than(self, time: int) -> int | None:
-        """Returns the number of leaders older than `time`; None if the known leaders do not reach that far."""
-        if not self.is_whole and time > self.times[-1]:
-            return None
-        return int(self.counts[self.times < time].sum())
-
-
-class _Gathering:
+class Gathering:
     """The running counts. `newest` is the newest timestamp of the records before (-1: none)."""
 
-    def __init__(self, newest: int = -1, leaders: _Leaders | None = None) -> None:
-        self.leaders = leaders
+    def __init__(self, newest: int = -1) -> None:
         self.counters = np.zeros(sketch.COUNTERS, dtype=np.int64)
         self.counters[[sketch.NEWEST, sketch.OLDEST]] = newest, -1
         self.key_sizes, self.value_sizes, self.batch_sizes, self.per_batch = (
@@ -264,7 +177,7 @@ class _Gathering:
             for step in LogWalk(fs, log):
                 self.take(step)
 
-    def add(self, other: _Gathering) -> None:
+    def add(self, other: Gathering) -> None:
         """Adds the counts of the records that follow."""
         mine, its = self.counters, other.counters
         most = (sketch.NEWEST, sketch.LARGEST_KEY, sketch.LARGEST_VALUE)
@@ -288,7 +201,7 @@ class _Gathering:
         if len(self.producers) < _MOST_PRODUCERS:
             self.producers |= other.producers
 
-    def _add_votes(self, other: _Gathering) -> None:
+    def _add_votes(self, other: Gathering) -> None:
         """Merges each slot's candidates: equal keys add their votes; otherwise the stronger keeps the difference."""
         slots = np.flatnonzero(other.votes[:, sketch.VOTE_COUNT] > 0)
         mine, its = self.votes[slots], other.votes[slots]
@@ -310,30 +223,32 @@ class _Gathering:
         self._batches(good)
         plain = good[~control_batches(good)]
         for records in step.records(plain):
-            sketch.count_records(
-                records.arena,
-                records.rows,
-                self.seeds,
-                self.counters,
-                self.key_sizes,
-                self.value_sizes,
-                self.registers,
-                self.votes,
-                self.keys,
-            )
-            if self.leaders is not None:
-                self.leaders.take(records.rows["timestamp"])
-            codecs = records.batches["attributes"] & layout.CODEC_MASK
-            sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
-            np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))
-            if records.rows_after:
-                continue  # a batch in parts counts with its last part
-            counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
-            counts[:1] += records.rows_before
-            _add(self.per_batch, counts)
-            np.add.at(self.by_codec[:, 0], codecs, 1)
-            overhead = np.where(records.batches["magic"] >= 2, layout.RECORD_BATCH_OVERHEAD, 0)
-            np.add.at(self.by_codec[:, 1], codecs, records.batches["size"] - overhead)
+            self.count(records)
+
+    def count(self, records: Records) -> None:
+        """Counts records of data batches, and their codecs."""
+        sketch.count_records(
+            records.arena,
+            records.rows,
+            self.seeds,
+            self.counters,
+            self.key_sizes,
+            self.value_sizes,
+            self.registers,
+            self.votes,
+            self.keys,
+        )
+        codecs = records.batches["attributes"] & layout.CODEC_MASK
+        sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
+        np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))
+        if records.rows_after:
+            return  # a batch in parts counts with its last part
+        counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
+        counts[:1] += records.rows_before
+        _add(self.per_batch, counts)
+        np.add.at(self.by_codec[:, 0], codecs, 1)
+        overhead = np.where(records.batches["magic"] >= 2, layout.RECORD_BATCH_OVERHEAD, 0)
+        np.add.at(self.by_codec[:, 1], codecs, records.batches["size"] - overhead)
 
     def _batches(self, good: np.ndarray) -> None:
         flags = np.where(good["magic"] >= 2, good["attributes"], 0)
