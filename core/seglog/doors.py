@@ -38,6 +38,9 @@ DOORS = {
     "diagnoses": ("seglog_rescue.doctor.doctor", "diagnoses"),
     # the kinds of its diagnoses: () -> verification.finding_codes.Code
     "diagnosis codes": ("seglog_rescue.doctor.cases", "codes"),
+    # the greatest committed offset of each partition: (fs, log directory, name of a topic id) ->
+    # {TopicPartition: verification.surroundings.Committed}
+    "committed offsets": ("seglog_rescue.groups.committed_offsets", "read_committed_offsets"),
     # what the consumer groups of log directories hold: (fs, targets) -> operations.groups.GroupsReport
     "groups": ("seglog_rescue.operations.groups", "read_groups"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader

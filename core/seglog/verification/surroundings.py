@@ -13,20 +13,26 @@ from functools import cached_property
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from seglog.consumer_groups.committed_offsets import Committed, read_committed_offsets
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.configuration.precedence import KAFKAS_OWN_TOPICS, POLICY
+from seglog.doors import door
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint
-from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
-# Topics that Kafka creates with compaction.
-_COMPACT_TOPICS = {OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC}
 _COMPLETE_CHECKPOINTS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A group has read everything below `offset`."""
+
+    group: str
+    offset: int
+    share: bool = False
 
 
 @dataclass
@@ -96,7 +102,8 @@ class Surroundings:
         if not self.ask_readers:
             return {}
         names = {} if self.metadata is None else {value: name for name, value in self.metadata.topic_ids.items()}
-        return read_committed_offsets(self.fs, self.path, names.get)
+        committed: Mapping[TopicPartition, Committed] = door("committed offsets")(self.fs, self.path, names.get)
+        return committed
 
     def compacted(self, topic: str) -> bool | None:
         """True if the topic's policy compacts, None if the policy is unknown.
@@ -119,9 +126,9 @@ class Surroundings:
         return (stated or "").lower() == "true"
 
     def _policy(self, topic: str) -> str | None:
-        if topic in _COMPACT_TOPICS:
-            return "compact"
-        stated = self._topic_value(topic, "cleanup.policy", "log.cleanup.policy")
+        if topic in KAFKAS_OWN_TOPICS:
+            return KAFKAS_OWN_TOPICS[topic][POLICY]
+        stated = self._topic_value(topic, POLICY, "log.cleanup.policy")
         if stated is None and self.metadata is not None and self.metadata.knows_topics:
             return "delete" if topic in self.metadata.topic_ids else None
         return stated

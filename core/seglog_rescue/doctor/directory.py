@@ -13,7 +13,6 @@ from typing import Any, TypeGuard
 
 from seglog.configuration.metadata_log import read_voters
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
-from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
 from seglog.escaping import command_line, shell_path
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -39,6 +38,7 @@ from seglog_rescue.doctor.cases import Diagnosis, diagnosis
 from seglog_rescue.doctor.mends import format_command, restore_command
 from seglog_rescue.doctor.no_files import OPENED_LATER
 from seglog_rescue.doctor.partition_facts import is_made_through
+from seglog_rescue.groups.coordinator_replay import SHARE_TOPIC
 from seglog_rescue.groups.users import CHANGELOG
 
 _LOST = {

@@ -1,1 +1,1 @@
-"""What consumer groups are beyond their committed offsets: states and members, and the applications that use them."""
+"""Consumer groups: committed offsets, states and members, and the applications that use them."""

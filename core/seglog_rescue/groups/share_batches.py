@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from seglog.consumer_groups.committed_offsets import ShareBatch, ShareState
+from seglog_rescue.groups.committed_offsets import ShareBatch, ShareState
 
 # Kafka: RecordState. A record that is acquired is not written as such.
 SHARE_STATES = {0: "available", 2: "acknowledged", 3: "archiving", 4: "archived"}

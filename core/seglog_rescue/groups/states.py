@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seglog.consumer_groups.coordinator_replay import StoredRecord
 from seglog.format import message_tables
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
 from seglog.format.wire import WireError, decode_message
 from seglog.model import TopicPartition
+from seglog_rescue.groups.coordinator_replay import StoredRecord
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 STREAMS_PROTOCOL = "stream"  # of a classic group (Kafka: StreamsPartitionAssignor)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_meta_properties, parse_offset_checkpoint
@@ -54,6 +53,7 @@ from seglog_rescue.backup.storing import (
     seen_digest,
     status_of_made,
 )
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog_stores.formats.snapshot_manifest import (
     Snapshot,
     StoredDirectory,

@@ -2,7 +2,7 @@
 
 1. Find the partitions of `__consumer_offsets` and `__share_group_state` in every directory. Among several replicas of
    one, the most advanced counts.
-2. Replay each (`consumer_groups.coordinator_replay`), to its end or to a given time.
+2. Replay each (`seglog_rescue.groups.coordinator_replay`), to its end or to a given time.
 3. A group belongs in one partition, by Kafka's hash of its name. Commits in another partition are shown and noted;
    those in the right one win.
 4. Compute lag against the end of the longest log of the partition that is present.
@@ -22,21 +22,6 @@ from operator import attrgetter
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from seglog.consumer_groups.committed_offsets import (
-    UNKNOWN,
-    OffsetCommit,
-    ShareBatch,
-    ShareState,
-    offset_commits,
-    share_states,
-)
-from seglog.consumer_groups.coordinator_replay import (
-    OFFSETS_TOPIC,
-    SHARE_TOPIC,
-    CoordinatorReplay,
-    ShareReplay,
-    pending_values,
-)
 from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
 from seglog.format.wire import WireError
@@ -48,6 +33,21 @@ from seglog.scan.view import PartitionView
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
+from seglog_rescue.groups.committed_offsets import (
+    UNKNOWN,
+    OffsetCommit,
+    ShareBatch,
+    ShareState,
+    offset_commits,
+    share_states,
+)
+from seglog_rescue.groups.coordinator_replay import (
+    OFFSETS_TOPIC,
+    SHARE_TOPIC,
+    CoordinatorReplay,
+    ShareReplay,
+    pending_values,
+)
 from seglog_rescue.groups.share_batches import batches_of
 from seglog_rescue.groups.states import (
     CLASSIC,

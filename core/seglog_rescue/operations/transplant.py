@@ -18,7 +18,6 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import (
@@ -39,6 +38,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, require_unlocked
 from seglog.verification.transaction_coordinators import Coordinated, read_coordinators
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog_rescue.operations.groups import read_groups
 from seglog_rescue.operations.groups_left import groups_left, streams_states_left
 from seglog_rescue.rebuild.completeness import missing_of

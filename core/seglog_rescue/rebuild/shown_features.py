@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from seglog.configuration.feature_levels import METADATA_VERSION, first_level_with
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, CoordinatorReplay
 from seglog.format.coordinator import TRANSACTION_TOPIC, TRANSACTIONS, decode_coordinator_record
 from seglog.format.wire import WireError
 from seglog.scan.listing import list_log_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC, CoordinatorReplay
 from seglog_rescue.groups.states import CONSUMER, SHARE, STREAMS, newer_kinds
 
 TRANSACTION_VERSION = "transaction.version"

@@ -1,6 +1,6 @@
 """Committed offsets: those of the directories' own `__consumer_offsets`, then those that clients commit here.
 
-`consumer_groups.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a
+`groups.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a
 file of JSON lines, one per commit; the last one of a partition counts. A commit is acknowledged once its line is on
 stable storage. `group_type` and `protocol_type` say what the group is.
 
@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.consumer_groups.committed_offsets import offset_commits
-from seglog.consumer_groups.coordinator_replay import CoordinatorReplay
 from seglog.errors import InputError
 from seglog.escaping import json_text
 from seglog.format.wire import WireError
@@ -25,6 +23,8 @@ from seglog.log.segments import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.log_walk import LogWalk
 from seglog.storage.filesystem import FileSystem, write_atomically
+from seglog_rescue.groups.committed_offsets import offset_commits
+from seglog_rescue.groups.coordinator_replay import CoordinatorReplay
 from seglog_rescue.groups.states import CLASSIC, CONSUMER, SHARE, STREAMS, group_states
 
 _FILE_LIMIT = 1 << 30

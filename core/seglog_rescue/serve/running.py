@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError
 from seglog.log.loader import RecoveryReport
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC
 from seglog_rescue.serve.catalog import Catalog
 from seglog_rescue.serve.committed import CommittedOffsets, OffsetsFile, load_offsets_topic
 from seglog_rescue.serve.endpoint import Address, Endpoint

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
 from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
+from seglog_rescue.groups.coordinator_replay import SHARE_TOPIC
 
 NOT_TAKEN = {
     TRANSACTION_TOPIC: (

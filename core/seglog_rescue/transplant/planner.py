@@ -19,7 +19,6 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError
 from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
@@ -30,6 +29,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 from seglog.verification.transaction_coordinators import Coordinated
 from seglog.verification.transactions import Transaction
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC
 from seglog_rescue.log_ends import LogEnds
 from seglog_rescue.rebuild.known import KnownMetadata, furthest, read_known
 from seglog_rescue.replicas.collecting import WholeReplicas

@@ -21,7 +21,6 @@ import numpy as np
 from seglog import layout
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError
 from seglog.format import checksum, filenames
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
@@ -37,6 +36,7 @@ from seglog.scan.listing import SEGMENT_KINDS, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import Access, FileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC
 from seglog_rescue.transplant.plan import Ending, PartitionPlan
 from seglog_rescue.transplant.rewriting import (
     LEADER_EPOCH,

@@ -18,7 +18,6 @@ from seglog.configuration.cluster_metadata import (
     read_cluster_metadata,
 )
 from seglog.configuration.settings import differing_owner, identity_of, metadata_directories
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.model import TopicPartition
@@ -26,6 +25,7 @@ from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.scan.listing import LogDirectoryListing, PartitionListing, list_log_directory, list_partition
 from seglog.scan.topic_ids import topic_id_in
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seglog.consumer_groups.committed_offsets import ShareBatch
 from seglog.model import TopicPartition
+from seglog_rescue.groups.committed_offsets import ShareBatch
 from seglog_rescue.groups.states import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Topology
 from seglog_rescue.operations.groups import Group, GroupPartition
 from seglog_rescue.operations.groups_left import groups_left, streams_states_left

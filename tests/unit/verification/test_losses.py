@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import RefusedError
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
@@ -249,6 +250,18 @@ def test_a_partition_that_checkpoints_name_and_that_is_not_there_is_missed(logs:
     assert diagnosed(logs) == [("PARTITION_MISSING", Severity.DANGER, 0, 39)]
     (logs.parent / "elsewhere").rename(logs / f"t-0.{'0' * 32}-delete")
     assert told(logs) == [], "it is being deleted"
+
+
+def test_kafka_compacts_its_own_topics_of_groups_and_transactions_and_deletes_from_the_others(logs: Path) -> None:
+    """The state of share groups, too, is deleted below what is needed (Kafka: ShareCoordinatorConfig)."""
+    around = read_surroundings(FS, logs)
+    policies = {topic: (around.compacted(topic), around.deletes(topic)) for topic in KAFKAS_OWN_TOPICS}
+    assert policies == {
+        "__consumer_offsets": (True, False),
+        "__transaction_state": (True, False),
+        "__share_group_state": (False, True),
+        "__remote_log_metadata": (False, True),
+    }
 
 
 def test_share_groups_without_their_state_stand_still_until_their_offsets_are_set(logs: Path) -> None:

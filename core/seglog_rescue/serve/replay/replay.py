@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.coordinator import TRANSACTION_TOPIC
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog_rescue.groups.states import SHARE
 from seglog_rescue.operations.groups import Group
 from seglog_rescue.operations.groups_left import groups_left

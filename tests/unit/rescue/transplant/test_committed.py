@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record
 from seglog.format.decoder import checksums_match, scan_batches
 from seglog.model import Record
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.groups.coordinator_replay import OFFSETS_TOPIC
 from tests.support.group_records import commit_key, text
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import request, target_directory, transplanted

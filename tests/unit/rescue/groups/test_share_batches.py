@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from seglog.consumer_groups.committed_offsets import ShareBatch, ShareState
-from seglog.consumer_groups.coordinator_replay import StoredRecord
+from seglog_rescue.groups.committed_offsets import ShareBatch, ShareState
+from seglog_rescue.groups.coordinator_replay import StoredRecord
 from seglog_rescue.groups.share_batches import batches_of
 
 

@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from seglog.consumer_groups.coordinator_replay import (
-    OFFSETS_TOPIC,
-    SHARE_TOPIC,
-    CoordinatorReplay,
-    ShareReplay,
-    StoredRecord,
-)
 from seglog.format.coordinator import (
     OFFSETS,
     SHARE_STATE,
@@ -32,17 +25,16 @@ from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.listing import list_log_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.surroundings import Committed
+from seglog_rescue.groups.coordinator_replay import (
+    OFFSETS_TOPIC,
+    SHARE_TOPIC,
+    CoordinatorReplay,
+    ShareReplay,
+    StoredRecord,
+)
 
 UNKNOWN = -1  # Kafka: the start offset or delivery count of a share partition without one
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A group has read everything below `offset`."""
-
-    group: str
-    offset: int
-    share: bool = False
 
 
 @dataclass(frozen=True, slots=True)

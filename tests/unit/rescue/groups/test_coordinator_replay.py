@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seglog.consumer_groups.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
-from seglog.consumer_groups.coordinator_replay import CoordinatorReplay, ShareReplay
 from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record
 from seglog.scan.view import PartitionView
 from seglog.storage.local import LocalFileSystem
+from seglog_rescue.groups.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
+from seglog_rescue.groups.coordinator_replay import CoordinatorReplay, ShareReplay
 from tests.support.group_records import commit, commit_key, share_snapshot, share_update
 from tests.support.open_logs import opened_log
 

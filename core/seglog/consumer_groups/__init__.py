@@ -1,1 +1,0 @@
-"""Consumer groups as the coordinator's topic records them: committed offsets, members, states."""
