@@ -169,7 +169,7 @@ class _RepairPlanner:
         splits = split_segments(self._overlay, self._surveyor, before, self._suspects)
         segments = list_partition(self._overlay, self._directory).segments if splits.surveys else before
         surveys = splits.surveys | {
-            segment.log.name: self._surveyor.survey(segment.log, _bounds(segments, i))
+            segment.log.name: self._surveyor.survey(segment.log, PlausibleOffsets.of_number(segments, i))
             for i, segment in enumerate(segments)
             if self._suspects(segment.log.name) and segment.log.name not in splits.surveys
         }
@@ -192,7 +192,8 @@ class _RepairPlanner:
             segments, came = self._gather(segments, surveys, splits)
         for i, segment in enumerate(segments):
             name, base = segment.log.name, segment.base_offset
-            bounds = PlausibleOffsets.of_segment(base) if base in self._left else _bounds(segments, i)
+            own = PlausibleOffsets.of_number(segments, i)
+            bounds = PlausibleOffsets.of_segment(base) if base in self._left else own
             if name in self._patches and name not in surveys:
                 surveys[name] = self._surveyor.survey(segment.log, bounds)
             if name in splits.last and not surveys[name].kept:
@@ -264,7 +265,7 @@ class _RepairPlanner:
 
         def survey_of(segment: SegmentFiles) -> Survey:
             if segment.log.name not in surveys:
-                bounds = _bounds(segments, numbers[segment.base_offset])
+                bounds = PlausibleOffsets.of_number(segments, numbers[segment.base_offset])
                 surveys[segment.log.name] = self._surveyor.survey(segment.log, bounds)
             return surveys[segment.log.name]
 
@@ -475,13 +476,6 @@ class _RepairPlanner:
 
     def _reason(self, name: str) -> str:
         return next((each.code for each in self._findings or () if each.file == name), "missing, or perhaps wrong")
-
-
-def _bounds(segments: Sequence[SegmentFiles], i: int) -> PlausibleOffsets:
-    bounds = PlausibleOffsets.of_segment(segments[i].base_offset)
-    if i + 1 < len(segments):
-        return PlausibleOffsets(bounds.least, min(bounds.most, segments[i + 1].base_offset - 1))
-    return bounds
 
 
 def _covers(removed: RemovedRange, offset: int) -> bool:

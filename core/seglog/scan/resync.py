@@ -16,6 +16,7 @@ when that is spent, larger candidates are skipped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from seglog.format.decoder import checksums_match, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import find_entry, find_good_entry
+from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import checksum_valid, entry_row
 from seglog.storage.filesystem import File
 
@@ -45,9 +47,18 @@ class PlausibleOffsets:
     most: int = layout.INT64_MAX
 
     @classmethod
-    def of_segment(cls, base_offset: int) -> PlausibleOffsets:
-        """Returns the offsets of a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
-        return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
+    def of_segment(cls, base_offset: int, following: int | None = None) -> PlausibleOffsets:
+        """Returns the offsets of a segment that starts at `base_offset`, before the one that starts at `following`, if
+        there is one: relative offsets have 31 bits, offsets 63.
+        """
+        most = layout.INT64_MAX if following is None else following - 1
+        return cls(base_offset, min(base_offset + layout.INT32_MAX, most))
+
+    @classmethod
+    def of_number(cls, segments: Sequence[SegmentFiles], number: int) -> PlausibleOffsets:
+        """Returns the offsets of the segment with that number among those of a log."""
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        return cls.of_segment(segments[number].base_offset, following)
 
 
 def entry_end(file: File, position: int, size: int, stop: int, offsets: PlausibleOffsets) -> int:

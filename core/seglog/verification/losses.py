@@ -34,8 +34,9 @@ from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 from seglog.verification.codes import Severity
-from seglog.verification.findings import Finding
+from seglog.verification.findings import Finding, finding
 from seglog.verification.surroundings import Surroundings
 
 LOG_MISSING = "LOG_MISSING"
@@ -44,20 +45,6 @@ LOG_END_MISSING = "LOG_END_MISSING"
 COMMITTED_BEYOND_END = "COMMITTED_BEYOND_END"
 
 _MOST_NAMED = 4  # witnesses that a message names
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO if nothing proves that they ever
-    held records, WARNING if committed offsets or the hole itself are the only evidence.
-    """
-
-    code: str
-    severity: Severity
-    file: str
-    message: str
-    first_offset: int | None
-    last_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +148,17 @@ class _Witness:
     base: int | None = None
 
 
-def losses_of(fs: FileSystem, listing: PartitionListing, extent: LogExtent, around: Surroundings) -> Iterator[Loss]:
-    """Yields what is lost from a partition with the files `listing` and the batches `extent`.
+def losses_of(fs: FileSystem, listing: PartitionListing, extent: LogExtent, around: Surroundings) -> Iterator[Finding]:
+    """Yields the offsets that a partition with the files `listing` and the batches `extent` has lost. The severity is
+    INFO if nothing proves that they ever held records, WARNING if committed offsets or the hole itself are the only
+    evidence.
 
     For a directory that is not served under its name (future, deleted, stray) only its own files count. Raises OSError.
     """
     yield from _Losses(fs, listing, extent, around).found()
 
 
-def lost_before(fs: FileSystem, listing: PartitionListing, around: Surroundings) -> Loss | None:
+def lost_before(fs: FileSystem, listing: PartitionListing, around: Surroundings) -> Finding | None:
     """Returns what is lost below the first segment, None if nothing shows that it was more than deleted. Opens no log.
     Raises OSError."""
     if not listing.segments:
@@ -188,7 +177,7 @@ class _Losses:
         self._epochs = self._read_epochs()
         self._start = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
 
-    def found(self) -> Iterator[Loss]:
+    def found(self) -> Iterator[Finding]:
         if not self._extent.segments:
             yield self._all()
             return
@@ -200,17 +189,17 @@ class _Losses:
 
     # --- the three places ---------------------------------------------------------------------------------
 
-    def _all(self) -> Loss:
+    def _all(self) -> Finding:
         first = self._start or min((entry.start_offset for entry in self._epochs), default=0)
         witnesses = self._beyond(first)
         if not witnesses:
             message = "there is no .log file; nothing shows that the partition ever held records"
-            return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
+            return self._lost(LOG_MISSING, Severity.INFO, "", message)
         message = f"there is no .log file, but the partition held records: {_texts(witnesses)}"
         last = max(witness.reached for witness in witnesses) - 1
-        return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
+        return self._lost(LOG_MISSING, _severity(witnesses), "", message, first, last)
 
-    def before(self) -> Iterator[Loss]:
+    def before(self) -> Iterator[Finding]:
         """Yields what is lost below the first segment."""
         base = self._extent.segments[0].base_offset
         witnesses = [witness for witness in self._orphans() if witness.base is not None and witness.base < base]
@@ -233,7 +222,7 @@ class _Losses:
         loss = self._missing(first, base, witnesses, Severity.WARNING if only_start else Severity.ERROR)
         yield replace(loss, message=f"{loss.message}; they may be in tiered storage") if only_start else loss
 
-    def _holes(self) -> Iterator[Loss]:
+    def _holes(self) -> Iterator[Finding]:
         segments = self._extent.segments
         reached, end = 0, segments[-1].next_offset
         for before, after in pairwise(segments):
@@ -256,7 +245,7 @@ class _Losses:
                 first = min(witness.base for witness in names if witness.base is not None)
                 yield self._missing(first, stop, names, Severity.ERROR)
 
-    def _tail(self) -> Iterator[Loss]:
+    def _tail(self) -> Iterator[Finding]:
         last = self._extent.segments[-1]
         end = last.next_offset
         witnesses = self._beyond(end)
@@ -264,13 +253,13 @@ class _Losses:
             return
         if self._ended_at(end) and not any(witness.trust is _Trust.STRONG for witness in witnesses):
             message = f"{_texts(witnesses)}; the log ends at {end}, as its checkpoints say, and no file shows more"
-            yield Loss(COMMITTED_BEYOND_END, Severity.INFO, last.file, message, None, None)
+            yield self._lost(COMMITTED_BEYOND_END, Severity.INFO, last.file, message)
             return
         message = f"the log ends at {end}, but {_texts(witnesses)}"
         reached = max(witness.reached for witness in witnesses)
-        yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
+        yield self._lost(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
 
-    def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Loss:
+    def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Finding:
         bases = sorted(witness.base for witness in witnesses if witness.base is not None)
         file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files may name any offset
         clues = f": {_texts(witnesses)}" if witnesses else ""
@@ -278,7 +267,16 @@ class _Losses:
         deleted = (p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted"))
         here = [name for name in deleted if first <= int(name.partition(".")[0]) < stop]
         message += f"; {here[0]} still exists" if here else ""
-        return Loss(SEGMENT_MISSING, severity, file, message, first, stop - 1)
+        return self._lost(SEGMENT_MISSING, severity, file, message, first, stop - 1)
+
+    def _lost(
+        self, code: str, severity: Severity, file: str, message: str, first: int | None = None, last: int | None = None
+    ) -> Finding:
+        where = {"first_offset": first, "last_offset": last}
+        lost = 0 if first is None or last is None else max(0, last + 1 - first)
+        return finding(
+            code, name_of(self._listing.directory), file, message, severity=severity, offsets_lost=lost, **where
+        )
 
     # --- lawful gaps --------------------------------------------------------------------------------------
 
@@ -294,7 +292,7 @@ class _Losses:
         least = dirty or 0
         return least if thinned < least else None
 
-    def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
+    def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Finding:
         """Returns the loss for a hole in a log that was never compacted; INFO if repair notes explain all of it."""
         gaps, unreadable = self._noted_gaps
         reached = first

@@ -26,8 +26,8 @@ from seglog.verification.batches import Level, Observer, RangeResult, SegmentVer
 from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding, finding
 from seglog.verification.indexes import IndexObserver
-from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, Loss, losses_of
-from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges, offsets_of
+from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, losses_of
+from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges
 from seglog.verification.semantics import SemanticObserver
 from seglog.verification.small_files import verify_07, verify_names
 from seglog.verification.surroundings import Surroundings
@@ -117,7 +117,7 @@ class PartitionLook:
                 continue
             if self.only is not None and segment.base_offset not in self.only:
                 continue
-            yield _Work(segment, offsets_of(segments, i), i + 1 == len(segments))
+            yield _Work(segment, PlausibleOffsets.of_number(segments, i), i + 1 == len(segments))
 
     # --- in ranges, under threads -------------------------------------------------------------------------
 
@@ -201,17 +201,12 @@ class PartitionLook:
         """Yields the findings on lost offsets."""
         if self.around is None:
             return
-        name = name_of(self.listing.directory)
         for loss in losses_of(self.view.fs, self.listing, extent.extent, self.around):
-            where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
-            lost = 0
-            if loss.first_offset is not None and loss.last_offset is not None:
-                lost = max(0, loss.last_offset + 1 - loss.first_offset)
             if loss.severity is Severity.ERROR:
-                self.totals.lost_offsets += max(0, lost - self._counted_in(loss))
-            yield finding(loss.code, name, loss.file, loss.message, severity=loss.severity, offsets_lost=lost, **where)
+                self.totals.lost_offsets += max(0, loss.offsets_lost - self._counted_in(loss))
+            yield loss
 
-    def _counted_in(self, loss: Loss) -> int:
+    def _counted_in(self, loss: Finding) -> int:
         """Returns how many offsets of a loss at the log's end were counted with the damage before it."""
         if loss.code != LOG_END_MISSING or loss.first_offset is None or loss.last_offset is None:
             return 0

@@ -21,7 +21,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.compression import compress, decompress
 from seglog.model import Compression
-from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import WalkedEntries
 from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.storage.filesystem import FileStatus, FileSystem
@@ -84,15 +84,6 @@ class KnownPart:
 KnownParts = Mapping[Path, Sequence[KnownPart]]
 
 
-def offsets_of(segments: Sequence[SegmentFiles], number: int) -> PlausibleOffsets:
-    """Returns the offsets that the segment with that number may hold."""
-    base = segments[number].base_offset
-    most = min(base + layout.INT32_MAX, layout.INT64_MAX)
-    if number + 1 < len(segments):
-        most = min(most, segments[number + 1].base_offset - 1)
-    return PlausibleOffsets(base, most)
-
-
 def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: PlausibleOffsets) -> int | None:
     """Returns the position of the first good entry at or after `position`, None if there is none nearby."""
     with fs.open(log, "r") as file:
@@ -112,7 +103,7 @@ def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None
         cuts = [i * segment.size // pieces for i in range(pieces)]
         cuts = [cut - cut % step for cut in cuts] + [segment.size]
         for i in range(pieces):
-            yield Part(segment.log, segment.size, offsets_of(listing.segments, number), tuple(cuts[i:]))
+            yield Part(segment.log, segment.size, PlausibleOffsets.of_number(listing.segments, number), tuple(cuts[i:]))
 
 
 def verify_part(fs: FileSystem, part: Part, level: Level, most_bytes: int | None = None) -> KnownPart | None:

@@ -266,13 +266,13 @@ class _Soundness:
         data = self.contents.files[FileKind.LOG][base]
         if not data:
             return []
-        most = min(base + layout.INT32_MAX, layout.INT64_MAX if following is None else following - 1)
+        offsets = PlausibleOffsets.of_segment(base, following)
         rows = np.empty(len(data) // LEAST_ENTRY + 1, dtype=layout.BATCH)
         state, view = new_state(), np.frombuffer(data, dtype=np.uint8)
-        consumed, right = walk_clean(view, len(data), 0, True, True, base, most, rows, state)
+        consumed, right = walk_clean(view, len(data), 0, True, True, base, offsets.most, rows, state)
         count = int(state[validate.STATE_BATCHES])
         if not right and (rows["attributes"][:count] & layout.CODEC_MASK).any():
-            table = self._opened_batches(base, most)
+            table = self._opened_batches(base, offsets)
         else:
             table = rows[:count] if right and consumed == len(data) else None
         if table is None or len(table) > _MOST_BATCHES:
@@ -281,10 +281,10 @@ class _Soundness:
         self.pieces[base] = WalkedEntries(0, view, table, np.ones(len(table), dtype=bool), source)
         return list(map(_Batch._make, table.tolist()))
 
-    def _opened_batches(self, base: int, most: int) -> np.ndarray | None:
+    def _opened_batches(self, base: int, offsets: PlausibleOffsets) -> np.ndarray | None:
         """Returns the batches of a segment in which some are compressed."""
         data, log = self.contents.files[FileKind.LOG][base], self.directory / filenames.segment_file_name(base)
-        result = clean_range(self.fs, log, 0, len(data), PlausibleOffsets(base, most), Level.RECORD, keep=True)
+        result = clean_range(self.fs, log, 0, len(data), offsets, Level.RECORD, keep=True)
         if result is None or result.end != len(data):
             return None
         return np.concatenate([piece.batches for piece in result.pieces])
