@@ -33,6 +33,9 @@ class Topics:
     def resolve(self, topic: str | None) -> ResolvedConfig:
         return self.settings.resolve(topic, chosen=self.values)
 
+    def __call__(self, topic: str) -> LogConfig:
+        return self.resolve(topic).log
+
 
 def fill(directory: LogDirectory, name: str, segments: int, keys: int, records: int = 40, value: bytes = b"v") -> None:
     """Appends to a partition: so many closed segments of `records` records each, over `keys` keys."""

@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -50,23 +50,6 @@ class SegmentSummary:
     offset_index_bytes: int
     time_index_bytes: int
     transaction_index_bytes: int
-
-
-class Output(Protocol):
-    """Takes the batches of one new segment."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    def fitting(self, batches: np.ndarray, bounds: SegmentBounds) -> int: ...
-
-    def append(self, batches: np.ndarray, data: np.ndarray) -> None: ...
-
-    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None: ...
-
-    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary: ...
-
-    def wait(self) -> None: ...
 
 
 class NullOutput:
@@ -168,7 +151,7 @@ class CleanedOutput:
         self.segment.delete()
 
 
-OutputT = TypeVar("OutputT", bound=Output)
+OutputT = TypeVar("OutputT", bound=NullOutput | CleanedOutput)
 
 
 class GroupOutput(Generic[OutputT]):

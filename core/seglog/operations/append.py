@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from seglog.errors import AppendCutShortError, AppendError, InvalidRecordError
 from seglog.format.builder import columns
-from seglog.format.columns import Records
+from seglog.format.columns import Records, joined
 from seglog.layout import INT32_MAX
 from seglog.log.append import AppendInfo
 from seglog.log.log import Log
@@ -137,17 +135,3 @@ def part(records: Records, start: int, end: int) -> Records:
     """Returns records `start` to `end`, over the same arena."""
     whole = start == 0 and end == len(records)
     return records if whole else columns(records.arena, records.rows[start:end])
-
-
-def joined(pieces: list[Records]) -> Records:
-    """Joins pieces into one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    tables, at = [], 0
-    for piece in pieces:
-        rows = piece.rows.copy()
-        for name in ("position", "key_position", "value_position", "headers_position"):
-            rows[name] += at
-        tables.append(rows)
-        at += len(piece.arena)
-    return columns(np.concatenate([piece.arena for piece in pieces]), np.concatenate(tables))

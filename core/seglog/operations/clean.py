@@ -260,7 +260,9 @@ def clean_directories(
     """
     for work in directories:
         view = ViewingFileSystem(fs, work.log_directory) if dry_run else None
-        with _opened(fs, work, clock, view) as directory:
+        # over a view each log is as it was when it was opened, whatever a broker does meanwhile
+        files = fs if view is None else OverlayFileSystem(view)
+        with open_for_cleaning(files, work, clock, take_lock=not dry_run) as directory:
             run = _DirectoryRun(directory, work, clock, view, begin, fs)
             for path in work.named:
                 yield run.clean_named(path)
@@ -308,23 +310,8 @@ def with_history(work: Workspace, outcomes: Iterable[Outcome]) -> Iterator[Outco
 
 def open_for_cleaning(fs: FileSystem, work: DirectoryCleaning, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
     """Opens a log directory for writing with each topic's configuration, and takes its lock."""
-    return LogDirectory.open(
-        work.log_directory,
-        fs=fs,
-        clock=clock,
-        config_of=lambda topic: work.topics.resolve(topic).log,
-        writable=True,
-        take_lock=take_lock,
-    )
-
-
-def _opened(fs: FileSystem, work: DirectoryCleaning, clock: Clock, view: ViewingFileSystem | None) -> LogDirectory:
-    """Opens a log directory with each topic's configuration. Over a view it keeps every change in memory, and takes no
-    lock: each log is as it was when it was opened, whatever a broker does meanwhile.
-    """
-    if view is None:
-        return open_for_cleaning(fs, work, clock)
-    return open_for_cleaning(OverlayFileSystem(view), work, clock, take_lock=False)
+    place, config_of = work.log_directory, work.topics
+    return LogDirectory.open(place, fs=fs, clock=clock, config_of=config_of, writable=True, take_lock=take_lock)
 
 
 def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> None:

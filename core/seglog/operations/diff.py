@@ -83,8 +83,7 @@ def differences(
     records. `options` are for `view`; `batches` uses only their selection. Raises UnsupportedError for logs of Kafka
     0.7, NotALogError if no copy exists any longer.
     """
-    found = _all_differences(fs, directories, level, options)
-    return found if limit is None else islice(found, limit)
+    return islice(_all_differences(fs, directories, level, options), limit)
 
 
 def _all_differences(

@@ -190,9 +190,7 @@ def _states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, c
     from seglog.cleaner.dirtiness import log_to_clean, policy_problem  # loads the cleaner
     from seglog.log.directory import LogDirectory
 
-    with LogDirectory.open(
-        log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
-    ) as directory:
+    with LogDirectory.open(log_directory, fs=fs, clock=clock, config_of=topics, writable=False) as directory:
         present = [place.topic_partition for place in directory.listing.live if fs.status(place.path) is not None]
         logs = [directory.log(key) for key in present if not policy_problem(topics.resolve(key.topic), key.topic)]
         checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()

@@ -23,7 +23,6 @@ A batch without an epoch (-1) is not evidence and stays unchanged.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +37,7 @@ from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT
 from seglog.model import NO_LEADER_EPOCH
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.batch_order import ascending_chain
 from seglog.verification.segment_survey import ByteRange
 
 _MASK = 0xFFFFFFFF
@@ -131,29 +131,9 @@ def _right(own: np.ndarray, stated: np.ndarray) -> np.ndarray:
     least = np.maximum.accumulate(np.where(anchored, own, np.iinfo(np.int64).min))
     most = np.minimum.accumulate(np.where(anchored, own, np.iinfo(np.int64).max)[::-1])[::-1]
     fitting = (own >= 0) & (least <= own) & (own <= most)
-    if (np.diff(own[fitting]) >= 0).all():
-        return fitting
     right = np.zeros(len(own), dtype=bool)
-    right[np.flatnonzero(fitting)[_longest_ascent(own[fitting].tolist())]] = True
+    right[fitting] = ascending_chain(own[fitting], own[fitting] - 1)  # so an epoch may follow itself
     return right
-
-
-def _longest_ascent(values: list[int]) -> list[int]:
-    """Returns the indexes of the longest sequence of values that never falls."""
-    ends: list[int] = []  # the least value with which a sequence of each length can end
-    heads: list[int] = []
-    before = [-1] * len(values)
-    for i, value in enumerate(values):
-        length = bisect_right(ends, value)
-        before[i] = heads[length - 1] if length else -1
-        ends[length : length + 1] = [value]
-        heads[length : length + 1] = [i]
-    chosen = []
-    at = heads[-1]
-    while at >= 0:
-        chosen.append(at)
-        at = before[at]
-    return chosen[::-1]
 
 
 class _Suspects:
