@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seglog.format import message_tables
+from seglog.format import coordinator, message_tables
 from seglog.format.checksum import crc32c
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.wire import Field, Message, encode_message
@@ -229,9 +229,9 @@ def of_4_4(record: NaiveRecord) -> bool:
     [
         ("--cluster-metadata-decoder", framed, message_tables.METADATA),
         ("--remote-log-metadata-decoder", framed, REMOTE_RECORDS),
-        ("--offsets-decoder", coordinated, message_tables.GROUPS),
-        ("--transaction-log-decoder", coordinated, message_tables.TRANSACTIONS),
-        ("--share-group-state-decoder", coordinated, message_tables.SHARE),
+        ("--offsets-decoder", coordinated, coordinator.OFFSETS),
+        ("--transaction-log-decoder", coordinated, coordinator.TRANSACTIONS),
+        ("--share-group-state-decoder", coordinated, coordinator.SHARE_STATE),
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
 )
@@ -262,7 +262,7 @@ def test_a_record_without_a_value_is_no_end(kafka: KafkaHarness, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("option", "table", "number"),
-    [("--cluster-metadata-decoder", message_tables.METADATA, 29), ("--offsets-decoder", message_tables.GROUPS, 17)],
+    [("--cluster-metadata-decoder", message_tables.METADATA, 29), ("--offsets-decoder", coordinator.OFFSETS, 17)],
     ids=["metadata", "groups"],
 )
 def test_what_4_4_has_added_to_internal_topics_reads_as_in_4_4(

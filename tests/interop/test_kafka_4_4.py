@@ -14,7 +14,7 @@ import pytest
 
 from seglog.configuration.feature_levels import METADATA_VERSION, last_level, level_name
 from seglog.configuration.keys import KEYS
-from seglog.format import message_tables
+from seglog.format import coordinator, message_tables
 from seglog.format.message_tables import messages
 from seglog.format.wire import NEVER, Field, Message
 from seglog.kafka_version import KafkaVersion
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.kafka
 
 JARS = {  # the records that a jar defines, and our table of them
     "kafka-metadata": message_tables.METADATA,
-    "kafka-group-coordinator": message_tables.GROUPS,
-    "kafka-transaction-coordinator": message_tables.TRANSACTIONS,
-    "kafka-share-coordinator": message_tables.SHARE,
+    "kafka-group-coordinator": coordinator.OFFSETS,
+    "kafka-transaction-coordinator": coordinator.TRANSACTIONS,
+    "kafka-share-coordinator": coordinator.SHARE_STATE,
 }
 ADDED_RECORDS = {("kafka-metadata", 29, "record")}
 ADDED_FIELDS = {

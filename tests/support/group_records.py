@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from seglog.format import message_tables
+from seglog.format import coordinator, message_tables
 from seglog.format.wire import encode_message
 from seglog.model import Record, TopicPartition
 
@@ -71,7 +71,7 @@ def share_update(group: str, *, start: int, delivered: int, batches: Iterable[tu
 
 def group_record(kind: int, group: str, value: Mapping[str, Any], *, member: str | None = None) -> Record:
     """A record of a group, of a type of the table of messages; `member` is given for those of members."""
-    message = message_tables.messages(message_tables.GROUPS)[kind, "value"]
+    message = message_tables.messages(coordinator.OFFSETS)[kind, "value"]
     key = group_key(kind, group) + (b"" if member is None else text(member))
     return Record(struct.pack(">h", 0) + encode_message(message, value, 0), key, 1000)
 

@@ -7,7 +7,7 @@
 4. A torn end is not a problem: the log ends there. A full disk, a kill or a power cut leaves it, a controller
    acknowledges only batches that are whole on disk, and a starting one cuts it off (Kafka: LogSegment.recover).
 
-Kafka: MetadataLoader, MetadataBatchLoader. `format.coordinator` decodes the records.
+Kafka: MetadataLoader, MetadataBatchLoader. `format.message_tables` decodes the records.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from seglog import layout
 from seglog.errors import RefusedError
 from seglog.format.columns import Records
 from seglog.format.control import ControlRecordError, Voter, parse_control_record
-from seglog.format.coordinator import decode_metadata_record
 from seglog.format.decoder import WRONG_CHECKSUM
+from seglog.format.message_tables import decode_metadata_record
 from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
 from seglog.model import ControlType
 from seglog.scan.index_files import read_index

@@ -1,9 +1,8 @@
-"""Tables of the fields of the records in the own topics of Kafka 4.4.
+"""Tables of the fields of the records in the own topics of Kafka 4.4, and that of `__cluster_metadata`.
 
-4.3 has the same records without what 4.4 has added.
+4.3 has the same records without what 4.4 has added. `coordinator` has the tables of groups and transactions.
 
-Kafka: the message definitions of MetadataRecordType, CoordinatorRecordType (groups, transactions, share
-groups), and of the consumer protocol.
+Kafka: the message definitions of MetadataRecordType.
 
 An entry starts at the left margin: record type, name (metadata) or `key` / `value` (coordinators), last
 version, first flexible version (`-`: none), then fields, which may continue on indented lines:
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from seglog.format.uuids import ZERO_UUID, format_uuid
-from seglog.format.wire import NEVER, Field, Message
+from seglog.format.wire import NEVER, Field, FramedRecord, Message, decode_framed
 
 _FIELD = re.compile(r"(\w+):(\[\])?(\w+|\{)(\S*)")
 _DEFAULTS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "uuid": format_uuid(ZERO_UUID)}
@@ -39,6 +38,11 @@ def messages(table: str) -> dict[tuple[int, str], Message]:
 def framed_messages(table: str) -> dict[int, tuple[str, Message]]:
     """Returns name and message by record type, for a table whose records state their type (`wire.decode_framed`)."""
     return {number: (name, message) for (number, name), message in messages(table).items()}
+
+
+def decode_metadata_record(value: bytes | None) -> FramedRecord:
+    """Decodes a value of `__cluster_metadata`. Raises `WireError`, also for bytes after the record."""
+    return decode_framed(framed_messages(METADATA), value or b"")
 
 
 def _entry(text: str) -> tuple[tuple[int, str], Message]:
@@ -140,121 +144,4 @@ METADATA = """
     maxSupportedVersion:int16 }
 28 CLEAR_ELR_RECORD 0 0 topicName:string
 29 UNREGISTER_CONTROLLER_RECORD 0 0 controllerId:int32
-"""
-
-GROUPS = """
-0 key 0 - group:string topic:string partition:int32
-0 value 0 - offset:int64 metadata:string commitTimestamp:int64
-1 key 0 - group:string topic:string partition:int32
-1 value 4 4
-    offset:int64 leaderEpoch:int32@3 metadata:string commitTimestamp:int64 expireTimestamp:int64@1-1
-    topicId:uuid@4#0
-2 key 0 - group:string
-2 value 4 4
-    protocolType:string generation:int32 protocol:string? leader:string? currentStateTimestamp:int64@2
-    members:[]{ memberId:string groupInstanceId:string@3? clientId:string clientHost:string
-    rebalanceTimeout:int32@1 sessionTimeout:int32 subscription:bytes assignment:bytes }
-3 key 0 - groupId:string
-3 value 0 0 epoch:int32 metadataHash:int64#0
-4 key 0 - groupId:string
-4 value 0 0
-    topics:[]{ topicId:uuid topicName:string numPartitions:int32 partitionMetadata:[]{ partition:int32
-    racks:[]string } }
-5 key 0 - groupId:string memberId:string
-5 value 0 0
-    instanceId:string? rackId:string? clientId:string clientHost:string subscribedTopicNames:[]string
-    subscribedTopicRegex:string? rebalanceTimeoutMs:int32 serverAssignor:string? classicMemberMetadata:{
-    sessionTimeoutMs:int32 supportedProtocols:[]{ name:string metadata:bytes } }?#0
-6 key 0 - groupId:string
-6 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
-7 key 0 - groupId:string memberId:string
-7 value 0 0 topicPartitions:[]{ topicId:uuid partitions:[]int32 }
-8 key 0 - groupId:string memberId:string
-8 value 0 0
-    memberEpoch:int32 previousMemberEpoch:int32 state:int8 assignedPartitions:[]{ topicId:uuid
-    partitions:[]int32 assignmentEpochs:[]int32?#0 } partitionsPendingRevocation:[]{ topicId:uuid
-    partitions:[]int32 assignmentEpochs:[]int32?#0 }
-10 key 0 - groupId:string memberId:string
-10 value 0 0 rackId:string? clientId:string clientHost:string subscribedTopicNames:[]string
-11 key 0 - groupId:string
-11 value 0 0 epoch:int32 metadataHash:int64
-12 key 0 - groupId:string
-12 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
-13 key 0 - groupId:string memberId:string
-13 value 0 0 topicPartitions:[]{ topicId:uuid partitions:[]int32 }
-14 key 0 - groupId:string memberId:string
-14 value 0 0
-    memberEpoch:int32 previousMemberEpoch:int32 state:int8 assignedPartitions:[]{ topicId:uuid
-    partitions:[]int32 }
-15 key 0 - groupId:string
-15 value 0 0
-    initializingTopics:[]{ topicId:uuid topicName:string partitions:[]int32 } initializedTopics:[]{
-    topicId:uuid topicName:string partitions:[]int32 } deletingTopics:[]{ topicId:uuid topicName:string
-    }
-16 key 0 - groupId:string regularExpression:string
-16 value 0 0 topics:[]string version:int64 timestamp:int64
-17 key 0 - groupId:string
-17 value 0 0
-    epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0=-1 lastAssignmentConfigs:[]{ key:string
-    value:string }?#1 storedDescriptionTopologyEpoch:int32#2=-1 failedDescriptionTopologyEpoch:int32#3=-1
-19 key 0 - groupId:string memberId:string
-19 value 0 0
-    instanceId:string? rackId:string? clientId:string clientHost:string rebalanceTimeoutMs:int32
-    topologyEpoch:int32 processId:string userEndpoint:{ host:string port:uint16 }? clientTags:[]{
-    key:string value:string }
-20 key 0 - groupId:string
-20 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
-21 key 0 - groupId:string memberId:string
-21 value 0 0
-    activeTasks:[]{ subtopologyId:string partitions:[]int32 } standbyTasks:[]{ subtopologyId:string
-    partitions:[]int32 } warmupTasks:[]{ subtopologyId:string partitions:[]int32 }
-22 key 0 - groupId:string memberId:string
-22 value 0 0
-    memberEpoch:int32 previousMemberEpoch:int32 state:int8 activeTasks:[]{ subtopologyId:string
-    partitions:[]int32 assignmentEpochs:[]int32?#0 } standbyTasks:[]{ subtopologyId:string
-    partitions:[]int32 assignmentEpochs:[]int32?#0 } warmupTasks:[]{ subtopologyId:string
-    partitions:[]int32 assignmentEpochs:[]int32?#0 } activeTasksPendingRevocation:[]{
-    subtopologyId:string partitions:[]int32 assignmentEpochs:[]int32?#0 }
-    standbyTasksPendingRevocation:[]{ subtopologyId:string partitions:[]int32
-    assignmentEpochs:[]int32?#0 } warmupTasksPendingRevocation:[]{ subtopologyId:string
-    partitions:[]int32 assignmentEpochs:[]int32?#0 }
-23 key 0 - groupId:string
-23 value 0 0
-    epoch:int32 subtopologies:[]{ subtopologyId:string sourceTopics:[]string sourceTopicRegex:[]string
-    stateChangelogTopics:[]{ name:string partitions:int32 replicationFactor:int16 topicConfigs:[]{
-    key:string value:string } } repartitionSinkTopics:[]string repartitionSourceTopics:[]{ name:string
-    partitions:int32 replicationFactor:int16 topicConfigs:[]{ key:string value:string } }
-    copartitionGroups:[]{ sourceTopics:[]int16 sourceTopicRegex:[]int16 repartitionSourceTopics:[]int16
-    } }
-"""
-
-
-TRANSACTIONS = """
-0 key 0 - transactionalId:string
-0 value 1 1
-    producerId:int64 previousProducerId:int64#0=-1 nextProducerId:int64#1=-1 producerEpoch:int16
-    nextProducerEpoch:int16#3=-1 transactionTimeoutMs:int32 transactionStatus:int8
-    transactionPartitions:[]{ topic:string partitionIds:[]int32 }?
-    transactionLastUpdateTimestampMs:int64 transactionStartTimestampMs:int64
-    clientTransactionVersion:int16#2
-"""
-
-SHARE = """
-0 key 0 - groupId:string topicId:uuid partition:int32
-0 value 0 0
-    snapshotEpoch:int32 stateEpoch:int32 leaderEpoch:int32 startOffset:int64
-    deliveryCompleteCount:int32#0=-1 createTimestamp:int64 writeTimestamp:int64 stateBatches:[]{
-    firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
-1 key 0 - groupId:string topicId:uuid partition:int32
-1 value 0 0
-    snapshotEpoch:int32 leaderEpoch:int32 startOffset:int64 deliveryCompleteCount:int32#0=-1
-    stateBatches:[]{ firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
-"""
-
-# Data of the members of a classic group of protocol type "consumer"; it has no record type of its own.
-CONSUMER_PROTOCOL = """
-0 subscription 3 -
-    topics:[]string userData:bytes? ownedPartitions:[]{ topic:string partitions:[]int32 }@1
-    generationId:int32@2 rackId:string@3?
-0 assignment 3 - assignedPartitions:[]{ topic:string partitions:[]int32 } userData:bytes?
 """

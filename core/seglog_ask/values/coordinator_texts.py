@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from seglog.format import message_tables
 from seglog.format.coordinator import (
+    CONSUMER_PROTOCOL,
     OFFSETS,
     VERSION_BYTES,
     decode_coordinator_record,
-    decode_metadata_record,
     json_text,
     version_of,
 )
+from seglog.format.message_tables import decode_metadata_record, messages
 from seglog.format.wire import UnknownRecordTypeError, WireError, decode_message
 
 _TOMBSTONE = "<DELETE>"
@@ -87,7 +87,7 @@ def _with_consumer_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _decoded_if_valid(name: str, content: Any) -> object:
-    message = message_tables.messages(message_tables.CONSUMER_PROTOCOL).get((0, name))
+    message = messages(CONSUMER_PROTOCOL).get((0, name))
     if message is None:
         return content
     try:

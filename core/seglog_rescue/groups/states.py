@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seglog.format import message_tables
-from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
+from seglog.format.coordinator import CONSUMER_PROTOCOL, OFFSETS, decode_coordinator_record, is_offset_commit
+from seglog.format.message_tables import messages
 from seglog.format.wire import WireError, decode_message
 from seglog.model import TopicPartition
 from seglog_rescue.groups.coordinator_replay import StoredRecord
@@ -155,7 +155,7 @@ def _take_classic(group: GroupState, value: Mapping[str, Any]) -> None:
 
 def _classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
     """Decodes the partitions that a classic group's leader assigned to a member; () if the format is a custom one."""
-    message = message_tables.messages(message_tables.CONSUMER_PROTOCOL)[0, "assignment"]
+    message = messages(CONSUMER_PROTOCOL)[0, "assignment"]
     version = min(int.from_bytes(content[:_VERSION_BYTES], "big", signed=True), message.last_version)
     if len(content) < _VERSION_BYTES or version < 0:
         return ()

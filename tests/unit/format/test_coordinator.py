@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from seglog.format import message_tables
 from seglog.format.coordinator import (
+    CONSUMER_PROTOCOL,
     OFFSETS,
     SHARE_STATE,
     TRANSACTIONS,
     UnknownRecordTypeError,
     decode_coordinator_record,
-    decode_metadata_record,
 )
+from seglog.format.message_tables import decode_metadata_record
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import NEVER, Field, Message, Reader, WireError, decode_message, encode_message
 from seglog_ask.values.coordinator_texts import coordinator_text, java_double, metadata_text
 
-TABLES = (message_tables.METADATA, OFFSETS, TRANSACTIONS, SHARE_STATE, message_tables.CONSUMER_PROTOCOL)
+TABLES = (message_tables.METADATA, OFFSETS, TRANSACTIONS, SHARE_STATE, CONSUMER_PROTOCOL)
 MESSAGES = [message for table in TABLES for message in message_tables.messages(table).values()]
 
 # Values of a broker's metadata log, and what DumpLogSegments --cluster-metadata-decoder prints for them.
@@ -61,6 +62,7 @@ METADATA = [
 MEMBER = "rdkafka-af538893-da39-4cab-9b1e-37f1ece4c466"
 COORDINATORS = [
     (
+        CONSUMER_PROTOCOL,
         OFFSETS,
         "000100056772702d3000087061796d656e747300000000",
         "000400000000000002f10000000001000001a1fbd668d40100105aedc7e491684c30a67fd0d1dc60f079",
@@ -69,6 +71,7 @@ COORDINATORS = [
         '"topicId":"Wu3H5JFoTDCmf9DR3GDweQ"}}',
     ),
     (
+        CONSUMER_PROTOCOL,
         OFFSETS,
         "000200056772702d30",
         "00030008636f6e73756d657200000001000572616e6765002c72646b61666b612d61663533383839332d646133392d346361622d"

@@ -13,7 +13,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
-from seglog.format import message_tables
+from seglog.format import coordinator, message_tables
 from seglog.format.control import Voter
 from seglog.format.filenames import FIRST_SNAPSHOT
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
@@ -138,7 +138,7 @@ def test_transactions_show_with_which_version_they_were_made(
     tmp_path: Path, value_version: int, client_version: int | None, features: dict[str, int]
 ) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
-    message = message_tables.messages(message_tables.TRANSACTIONS)[0, "value"]
+    message = message_tables.messages(coordinator.TRANSACTIONS)[0, "value"]
     value = {
         "producerId": 1,
         "producerEpoch": 0,
