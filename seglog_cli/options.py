@@ -155,6 +155,8 @@ RepairOnly = Annotated[
         "--only", "PARTS", "Repair only these parts, separated by commas: log, index, snapshot, epochs, checkpoint."
     ),
 ]
+Replace = Annotated[bool, flag("--replace", "Replace FILE if it exists.")]
+Sample = Annotated[str | None, option("--sample", "SHARE", "Verify only this share of the data, such as 5%.")]
 OverridePolicy = Annotated[
     bool,
     flag(

@@ -18,6 +18,7 @@ from seglog_cli.help_option import HelpOption
 from seglog_cli.options import (
     CONTEXT,
     DryRun,
+    Sample,
     argument,
     command,
     duration_option,
@@ -313,9 +314,7 @@ def verify(
     session: Session,
     repository: RepositoryPlace,
     snapshot: Annotated[str | None, option("--snapshot", "ID", "Only this one; the start of its id will do.")] = None,
-    sample: Annotated[
-        str | None, option("--sample", "SHARE", "Verify only this share of the data, such as 5%.")
-    ] = None,
+    sample: Sample = None,
 ) -> int:
     """Reads a repository, and compares it with what was stored.
 

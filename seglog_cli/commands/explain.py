@@ -19,6 +19,7 @@ from seglog_cli.views.codes import explain_code, looks_like_code
 
 if TYPE_CHECKING:
     from seglog.operations.explain import Explanation, SegmentExplanation
+    from seglog.operations.reasons import Reason
 
 _HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 
@@ -86,7 +87,7 @@ def show_explanation(console: Console, found: Explanation, advise: bool) -> None
         console.json(_record(found, advise))
         return
     console.line(console.styled(found.partition, "strong"))
-    for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
+    for title, sentences in _sections(found).items():
         _show_section(console, title, sentences)
     if found.is_unusual:
         _show_section(console, "kafka", found.kafka)
@@ -95,6 +96,10 @@ def show_explanation(console: Console, found: Explanation, advise: bool) -> None
     if advise:
         advice = found.advice or ("no command of seglog would clean or delete anything here now",)
         _show_section(console, "advice", advice)
+
+
+def _sections(found: Explanation) -> dict[str, tuple[Reason, ...]]:
+    return {"cleaning": found.cleaning, "deletion": found.deletion, "reading": found.reading}
 
 
 def _show_section(console: Console, title: str, sentences: Sequence[str]) -> None:
@@ -110,7 +115,7 @@ def _row(segment: SegmentExplanation) -> tuple[str, ...]:
 
 
 def _record(found: Explanation, advise: bool) -> dict[str, object]:
-    state = found.state
+    state, sections = found.state, {**_sections(found), "kafka": found.kafka}
     return {
         "type": "explanation",
         "partition": found.partition,
@@ -124,16 +129,8 @@ def _record(found: Explanation, advise: bool) -> dict[str, object]:
         "cleanable_bytes": state.cleanable_bytes,
         "cleanable_ratio": state.cleanable_ratio,
         "eligible": found.eligible,
-        "cleaning": list(found.cleaning),
-        "deletion": list(found.deletion),
-        "reading": list(found.reading),
-        "kafka": list(found.kafka),
-        "codes": {
-            "cleaning": [reason.code for reason in found.cleaning],
-            "deletion": [reason.code for reason in found.deletion],
-            "reading": [reason.code for reason in found.reading],
-            "kafka": [reason.code for reason in found.kafka],
-        },
+        **{name: list(reasons) for name, reasons in sections.items()},
+        "codes": {name: [reason.code for reason in reasons] for name, reasons in sections.items()},
         "transactions": [dataclasses.asdict(transaction) for transaction in found.transactions],
         "segments": [
             {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, one_of, option
+from seglog_cli.options import Replace, argument, command, flag, one_of, option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -41,7 +41,7 @@ def run(
     csv_safe: Annotated[
         bool, flag("--csv-safe", "In CSV, put ' before cells that a spreadsheet would run as a formula.")
     ] = False,
-    replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
+    replace: Replace = False,
     limit: RecordLimit = None,
     *,
     tiers: Tiers,

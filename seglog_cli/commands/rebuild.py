@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from seglog_rescue.rebuild.plan import PlannedTopic, RebuildPlan
 
 _SNAPSHOTS = 2  # one snapshot, in the two places where a controller may look for it
+Nodes = Annotated[
+    list[str] | None,
+    option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
+]
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 
 
@@ -37,10 +41,7 @@ def run(
             "A copy of __cluster_metadata-0, or one of its snapshots, to read too; repeatable.",
         ),
     ] = None,
-    node: Annotated[
-        list[str] | None,
-        option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
-    ] = None,
+    node: Nodes = None,
     cluster_id: Annotated[str | None, option("--cluster-id", "ID", "The cluster's id, if no directory has it.")] = None,
     feature: Annotated[
         list[str] | None,

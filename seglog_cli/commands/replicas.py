@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from seglog.units import count_text
-from seglog_cli.commands.rebuild import nodes_of
+from seglog_cli.commands.rebuild import Nodes, nodes_of
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -43,10 +43,7 @@ def run(
         list[Path] | None,
         option("--metadata", "PATH", "A copy of __cluster_metadata-0, or one of its snapshots; repeatable."),
     ] = None,
-    node: Annotated[
-        list[str] | None,
-        option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
-    ] = None,
+    node: Nodes = None,
 ) -> int:
     """Shows which copy to start from, and what each choice loses.
 

@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import MetadataDirectory, PathsHere, command, flag, option
+from seglog_cli.options import MetadataDirectory, PathsHere, Replace, command, flag, option
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -25,7 +25,7 @@ def run(
     paths: PathsHere = None,
     output: Annotated[Path | None, option("--output -o", "FILE", "The file to write; - is standard output.")] = None,
     verify: Annotated[bool, flag("--verify", "Read all data too, and show what is damaged.")] = False,
-    replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
+    replace: Replace = False,
     metadata_dir: MetadataDirectory = None,
     *,
     tiers: Tiers,

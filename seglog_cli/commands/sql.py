@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.escaping import json_text
 from seglog.units import count_text
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, one_of, option, size_option
+from seglog_cli.options import Replace, argument, command, flag, one_of, option, size_option
 from seglog_cli.selecting import Isolation
 from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
@@ -43,7 +43,7 @@ def run(
     output: Annotated[
         Path | None, option("--output -o", "FILE", "Write to this new file: .parquet, .csv or .jsonl.")
     ] = None,
-    replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
+    replace: Replace = False,
     isolation: Isolation = None,
     on_corrupt: OnCorrupt = "fail",
     memory: Annotated[

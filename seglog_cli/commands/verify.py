@@ -16,6 +16,7 @@ from seglog_cli.options import (
     Quarantine,
     RepairOnly,
     RepairPolicy,
+    Sample,
     command,
     duration_option,
     flag,
@@ -44,9 +45,7 @@ def run(
     paths: PathsHere = None,
     level: LevelName = "semantic",
     live: Live = False,
-    sample: Annotated[
-        str | None, option("--sample", "SHARE", "Verify only this share of the data, such as 5%.")
-    ] = None,
+    sample: Sample = None,
     max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.", least=0)] = None,
     repair: Annotated[bool, flag("--repair", "Repair what is wrong. `seglog undo` takes the repair back.")] = False,
     policy: RepairPolicy = "smallest-loss",
