@@ -82,3 +82,9 @@ def described(value: object) -> str:
     text = repr(value)
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return f"{shown} ({type(value).__name__})"
+
+
+def in_order(first_name: str, first: int | None, end_name: str, end: int | None) -> None:
+    """Raises ValueError if the end of a range, which need not have one, is before its beginning."""
+    if first is not None and end is not None and first > end:
+        raise ValueError(f"{end_name}: {end} is before {first_name}, {first}, and no record lies between")

@@ -444,3 +444,20 @@ def test_an_export_whose_format_nothing_names_asks_for_it(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"give format, jsonl, csv or parquet: .*t\.txt has no extension"):
         seglog.export(tmp_path / "t-0", tmp_path / "t.txt")
     assert seglog.export(tmp_path / "t-0", tmp_path / "t.txt", format="csv") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"from_offset": 9, "to_offset": 5}, "to_offset: 5 is before from_offset, 9"),
+        ({"since_ms": 9, "until_ms": 5}, "until_ms: 5 is before since_ms, 9"),
+    ],
+)
+def test_an_export_of_a_range_that_ends_before_it_begins_is_refused(
+    tmp_path: Path, given: dict[str, int], said: str
+) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+    with pytest.raises(ValueError, match=said):
+        seglog.export(tmp_path / "t-0", tmp_path / "t.csv", **given)  # type: ignore[arg-type]
+    assert not (tmp_path / "t.csv").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from seglog.api.calling import Results, public
-from seglog.arguments import flag, instance, one_of
+from seglog.arguments import flag, in_order, instance, one_of
 from seglog.look.inspect.diff import Difference
 from seglog.look.inspect.diff_view import ViewOptions
 from seglog.look.inspect.overview import PartitionOverview, Unlisted, overview
@@ -158,9 +158,8 @@ def diff(
     since, until = (
         optional_time(name, value, work.clock) for name, value in (("since_ms", since_ms), ("until_ms", until_ms))
     )
-    for start, lower, stop, upper in (("from_offset", first, "to_offset", end), ("since_ms", since, "until_ms", until)):
-        if lower is not None and upper is not None and lower > upper:
-            raise ValueError(f"{stop}: {upper} is before {start}, {lower}, and no record lies between")
+    in_order("from_offset", first, "to_offset", end)
+    in_order("since_ms", since, "until_ms", until)
     memory = optional_size("memory_bytes", memory_bytes, 1 << 20) or 256 << 20
     given = {"until_ms": until, "key": key, "isolation": isolation, "memory_bytes": memory_bytes}
     if level == "bytes":

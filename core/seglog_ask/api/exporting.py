@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from seglog.api.calling import public
-from seglog.arguments import flag, instance, one_of
+from seglog.arguments import flag, in_order, instance, one_of
 from seglog.model import Isolation, member
 from seglog.operations.workspace import (
     Location,
@@ -90,6 +90,8 @@ def export(
         None if key is None else KeySet([instance("key", key, bytes, "bytes")]),
         member(Isolation, isolation, "isolation"),
     )
+    in_order("from_offset", selection.first_offset, "to_offset", selection.end_offset)
+    in_order("since_ms", selection.first_timestamp, "until_ms", selection.end_timestamp)
     options = ExportOptions(
         ExportFormat(chosen),
         selection,
