@@ -27,6 +27,9 @@ from seglog_cli.kafka_releases import table
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT, RELEASES
 from seglog_cli.views.codes import general_command
 
+_FORMAT = "the files of a Kafka log directory, byte by byte"
+_JSON = "the lines that commands write with \\-\\-json"
+_DEAD_CLUSTER = "from a dead cluster's disks to running consumers"
 _OTHER_PAGES = "seglog-format(5), seglog-json(5), seglog-findings(7), seglog-dead-cluster(7)"
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,10 +52,11 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     for name in COMMANDS:
         own = [one for one in every if one.path.split()[1] == name]
         found[f"man1/seglog-{name}.1"] = _command_page(name, own)
-    found["man5/seglog-format.5"] = _format_page((root / "core" / "FORMAT.md").read_text())
-    found["man5/seglog-json.5"] = _json_page((root / "core" / "JSON.md").read_text())
+    formats, fields = ((root / "core" / name).read_text() for name in ("FORMAT.md", "JSON.md"))
+    found["man5/seglog-format.5"] = _page_of("seglog-format", 5, _FORMAT, formats)
+    found["man5/seglog-json.5"] = _page_of("seglog-json", 5, _JSON, fields)
     found["man7/seglog-findings.7"] = _findings_page()
-    found["man7/seglog-dead-cluster.7"] = _dead_cluster_page()
+    found["man7/seglog-dead-cluster.7"] = _page_of("seglog-dead-cluster", 7, _DEAD_CLUSTER, dead_cluster())
     return found
 
 
@@ -128,22 +132,10 @@ def _exit_status() -> list[str]:
     return roff.terms([(str(int(code)), code.meaning) for code in ExitCode])
 
 
-def _format_page(markdown: str) -> str:
-    lines = [roff.title("seglog-format", 5, VERSION)]
-    lines += roff.section("NAME", "seglog\\-format \\- the files of a Kafka log directory, byte by byte")
+def _page_of(name: str, section: int, what: str, markdown: str) -> str:
+    """Returns a page made of a document."""
+    lines = [roff.title(name, section, VERSION), *roff.section("NAME", f"{roff.escaped(name)} \\- {what}")]
     return _page([*lines, *roff.of_markdown(markdown)])
-
-
-def _json_page(markdown: str) -> str:
-    lines = [roff.title("seglog-json", 5, VERSION)]
-    lines += roff.section("NAME", "seglog\\-json \\- the lines that commands write with \\-\\-json")
-    return _page([*lines, *roff.of_markdown(markdown)])
-
-
-def _dead_cluster_page() -> str:
-    lines = [roff.title("seglog-dead-cluster", 7, VERSION)]
-    lines += roff.section("NAME", "seglog\\-dead\\-cluster \\- from a dead cluster's disks to running consumers")
-    return _page([*lines, *roff.of_markdown(dead_cluster())])
 
 
 def _findings_page() -> str:
