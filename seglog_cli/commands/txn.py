@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text, rough_duration
@@ -81,9 +80,8 @@ def run(
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
     from seglog.storage import links
-    from seglog.storage.lock import partition_path
-    from seglog.verification.transaction_coordinators import read_coordinators
-    from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, TransactionState, view_transactions
+    from seglog.verification.transaction_coordinators import DEFAULT_MAX_TIMEOUT_MS, view_transactions
+    from seglog.verification.transactions import TransactionState
 
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":
@@ -95,9 +93,7 @@ def run(
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(links.name_of(partition)), 0
     limit_ms = DEFAULT_MAX_TIMEOUT_MS if max_timeout is None else max_timeout
-    coordinators = partial(read_coordinators, session.fs, partition_path(view.directory).parent)
-    transactions = view_transactions(view, session.clock.now_ms(), max_timeout_ms=limit_ms, coordinators=coordinators)
-    for transaction in transactions:
+    for transaction in view_transactions(session.fs, view, session.clock.now_ms(), limit_ms):
         is_open = transaction.state is TransactionState.OPEN
         hanging += transaction.hanging is True
         statistics.add(transaction)
@@ -187,8 +183,6 @@ def _ending_text(transaction: Transaction) -> str:
 
 def show_abort(console: Console, transaction: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
     """Shows the command that ends an open transaction."""
-    from seglog.verification.transactions import abort_command
-
     command = abort_command(transaction, listing, bootstrap_server)
     if transaction.source == "snapshot":
         command = f"mv {listing.directory / transaction.file} SOMEWHERE-ELSE  # while the broker is stopped"
@@ -200,6 +194,17 @@ def show_abort(console: Console, transaction: Transaction, listing: PartitionLis
             " (seglog read), or transplant the partition, which commits it"
         )
     console.result({"type": "command", "first_offset": transaction.first_offset, "command": command}, command)
+
+
+def abort_command(transaction: Transaction, listing: PartitionListing, bootstrap_server: str) -> str:
+    """Returns the `kafka-transactions.sh` call that writes the ABORT marker (Kafka: TransactionsCommand, KIP-664)."""
+    here = listing.topic_partition
+    topic = listing.directory.name if here is None else here.topic
+    number = 0 if here is None else here.partition
+    return (
+        f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
+        f" --topic {topic} --partition {number} --start-offset {transaction.first_offset}"
+    )
 
 
 def show_statistics(console: Console, statistics: Statistics) -> None:

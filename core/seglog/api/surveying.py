@@ -29,9 +29,8 @@ from seglog.operations.workspace import (
 )
 from seglog.scan.listing import log_directory_of, refuse_file, require_partition, resolve_path, resolve_paths
 from seglog.scan.view import PartitionView
-from seglog.storage.lock import partition_path
-from seglog.verification.transaction_coordinators import read_coordinators
-from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, Transaction, view_transactions
+from seglog.verification.transaction_coordinators import DEFAULT_MAX_TIMEOUT_MS, view_transactions
+from seglog.verification.transactions import Transaction
 
 
 @public
@@ -57,15 +56,8 @@ def transactions(
     limit = optional_duration("max_timeout_ms", max_timeout_ms, 0)
     work, (path,) = looked_at(common, [partition])
     require_partition(work.fs, path)
-    view = PartitionView(work.fs, path)
-    return list(
-        view_transactions(
-            view,
-            work.clock.now_ms(),
-            max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if limit is None else limit,
-            coordinators=lambda: read_coordinators(work.fs, partition_path(view.directory).parent),
-        )
-    )
+    limit = DEFAULT_MAX_TIMEOUT_MS if limit is None else limit
+    return list(view_transactions(work.fs, PartitionView(work.fs, path), work.clock.now_ms(), limit))
 
 
 @public

@@ -2,24 +2,34 @@
 
 `read_coordinators` reads the topic's partitions in a log directory. `Coordinated` is the last record of a transactional
 id; it tells whether its coordinator works on a transaction, what will end it, and whether it had decided to commit it.
-Kafka: TransactionLog, TransactionMetadata, TransactionStateManager.
+An open transaction hangs if its coordinator does not know it as ongoing (`transactions`, `view_transactions`). The
+`__transaction_state` partitions in the same log directory tell; without them, its age is compared with
+`transaction.max.timeout.ms`.
+
+Kafka: TransactionLog, TransactionMetadata, TransactionStateManager, KIP-664.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from seglog import layout
 from seglog.format.coordinator import TRANSACTION_TOPIC, TRANSACTIONS, decode_coordinator_record
 from seglog.format.wire import WireError
-from seglog.scan.listing import list_log_directory
+from seglog.scan.listing import PartitionListing, list_log_directory
 from seglog.scan.log_walk import WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 from seglog.units import format_time
+from seglog.verification.transactions import Transaction, TransactionState, TransactionWalk
+
+DEFAULT_MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 
 # The coordinator works on a transaction in these states and will end it.
 _UNDER_WAY = {1, 2, 3}
@@ -160,3 +170,84 @@ def _take_coordinated(piece: WalkedEntries, by_id: dict[str, Coordinated]) -> No
                 by_id.pop(name, None)
                 continue
             by_id[name] = Coordinated.read(name, record.value, by_id.get(name))
+
+
+# --- which transactions hang
+
+
+def transactions(
+    fs: FileSystem,
+    listing: PartitionListing,
+    now_ms: int,
+    *,
+    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
+    has_producers: bool = True,
+) -> Iterator[Transaction]:
+    """Yields all transactions of a partition: ended ones in the order of their markers, then open ones by offset.
+
+    `coordinators` returns what `read_coordinators` finds, or None. It is called after the log is read, and only if a
+    transaction is open. `has_producers` false says that no batch of the log has a producer: then it is not read, and
+    only a snapshot can hold a transaction. Damaged batches are skipped. Raises OSError.
+    """
+    known = cache(coordinators)
+    for found in TransactionWalk(fs, listing).of_logs(listing.segments if has_producers else ()):
+        is_open = found.state is TransactionState.OPEN
+        yield _judged(found, listing, now_ms, DEFAULT_MAX_TIMEOUT_MS, known()) if is_open else found
+
+
+def view_transactions(
+    fs: FileSystem, view: PartitionView, now_ms: int, max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS
+) -> Iterator[Transaction]:
+    """Yields the transactions of a partition that a broker may be writing; `fs` has the coordinators' logs beside it.
+
+    A transaction that its coordinator has ended hangs only if a later look at the log still finds it open; otherwise
+    its marker was about to be written.
+    """
+    walk = TransactionWalk(view.fs, view.listing)
+    yield from walk.ended(walk_view(view))
+    left_open = walk.left_open()
+    coordinated = read_coordinators(fs, partition_path(view.directory).parent) if left_open else None
+    judged = [_judged(transaction, view.listing, now_ms, max_timeout_ms, coordinated) for transaction in left_open]
+    if view.live and any(transaction.hanging for transaction in judged):
+        view.look()
+        later = TransactionWalk(view.fs, view.listing)
+        deque(later.ended(walk_view(view)), maxlen=0)
+        still = {(transaction.producer_id, transaction.first_offset) for transaction in later.left_open()}
+        for number, transaction in enumerate(judged):
+            if (transaction.producer_id, transaction.first_offset) not in still:
+                judged[number] = replace(transaction, hanging=False)
+    yield from judged
+
+
+def _judged(
+    transaction: Transaction,
+    listing: PartitionListing,
+    now_ms: int,
+    max_timeout_ms: int,
+    coordinators: Mapping[int, Coordinated] | None,
+) -> Transaction:
+    transaction = replace(
+        transaction, open_ms=max(0, now_ms - transaction.first_timestamp) if transaction.first_timestamp >= 0 else None
+    )
+    if coordinators is not None and (producer := coordinators.get(transaction.producer_id)) is not None:
+        here = listing.topic_partition
+        place = ("", -1) if here is None else (here.topic, here.partition)
+        under_way = producer.works_on(place, transaction.producer_epoch)
+        committed = not under_way and producer.had_committed(
+            place, transaction.producer_epoch, transaction.previous_end
+        )
+        coordinator = producer.describe() + (", which had decided to commit it" if committed else "")
+        ends, ends_at_ms = producer.ending(now_ms) if under_way else ("", None)
+        return replace(
+            transaction,
+            hanging=not under_way,
+            coordinator=coordinator,
+            is_decided=committed,
+            ends=ends,
+            ends_at_ms=ends_at_ms,
+        )
+    if transaction.source == "snapshot" or now_ms - transaction.last_timestamp > max_timeout_ms:
+        return replace(transaction, hanging=True)
+    at_ms = transaction.last_timestamp + max_timeout_ms
+    ends = f"its coordinator's state is not here; if it is still open at {format_time(at_ms)}, it hangs"
+    return replace(transaction, ends=ends, ends_at_ms=at_ms)

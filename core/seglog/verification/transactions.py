@@ -1,22 +1,19 @@
-"""Transactions in a log: where they begin and end, and which hang (Kafka: KIP-664).
+"""Transactions in a log: where they begin and end. Which hang, `transaction_coordinators` tells.
 
 1. The good batches of a partition are walked in order; counts are kept per producer for transactional ones.
 2. A marker ends its producer's transaction. A transaction without a marker at the end of the log is open.
 3. The newest snapshot may hold a transaction open whose records are gone; a broker also holds it open.
-4. An open transaction hangs if its coordinator does not know it as ongoing. The `__transaction_state` partitions in the
-   same log directory tell; without them, its age is compared with `transaction.max.timeout.ms`.
 
 Memory grows with the number of producers that have an open transaction.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +22,9 @@ from seglog.errors import CorruptSnapshotError, InvalidRecordError
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.producer_state import read_markers
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
-from seglog.scan.view import PartitionView
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.units import format_time
 
-if TYPE_CHECKING:
-    from seglog.verification.transaction_coordinators import Coordinated
-
-DEFAULT_MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 _NO_MARKER = (-1, -1)
 
 
@@ -113,97 +104,20 @@ class Transaction:
         }
 
 
-def transactions(
-    fs: FileSystem,
-    listing: PartitionListing,
-    now_ms: int,
-    *,
-    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
-    has_producers: bool = True,
-) -> Iterator[Transaction]:
-    """Yields all transactions of a partition: ended ones in the order of their markers, then open ones by offset.
-
-    `coordinators` returns what `transaction_coordinators.read_coordinators` finds, or None. It is called after the log
-    is read, and only if a transaction is open. `has_producers` false says that no batch of the log has a producer: then
-    it is not read, and only a snapshot can hold a transaction. Damaged batches are skipped. Raises OSError.
-    """
-    walk, segments = TransactionWalk(fs, listing), listing.segments if has_producers else ()
-    yield from walk.ended((segment, step) for segment in segments for step in LogWalk(fs, segment.log))
-    left_open = walk.left_open()
-    coordinated = coordinators() if left_open else None
-    for transaction in left_open:
-        yield _judged(transaction, listing, now_ms, DEFAULT_MAX_TIMEOUT_MS, coordinated)
-
-
-def view_transactions(
-    view: PartitionView,
-    now_ms: int,
-    *,
-    max_timeout_ms: int,
-    coordinators: Callable[[], Mapping[int, Coordinated] | None],
-) -> Iterator[Transaction]:
-    """Yields the transactions of a partition that a broker may be writing.
-
-    A transaction that its coordinator has ended hangs only if a later look at the log still finds it open; otherwise
-    its marker was about to be written.
-    """
-    walk = TransactionWalk(view.fs, view.listing)
-    yield from walk.ended(walk_view(view))
-    left_open = walk.left_open()
-    coordinated = coordinators() if left_open else None
-    judged = [_judged(transaction, view.listing, now_ms, max_timeout_ms, coordinated) for transaction in left_open]
-    if view.live and any(transaction.hanging for transaction in judged):
-        view.look()
-        later = TransactionWalk(view.fs, view.listing)
-        deque(later.ended(walk_view(view)), maxlen=0)
-        still = {(transaction.producer_id, transaction.first_offset) for transaction in later.left_open()}
-        for number, transaction in enumerate(judged):
-            if (transaction.producer_id, transaction.first_offset) not in still:
-                judged[number] = replace(transaction, hanging=False)
-    yield from judged
-
-
-def _judged(
-    transaction: Transaction,
-    listing: PartitionListing,
-    now_ms: int,
-    max_timeout_ms: int,
-    coordinators: Mapping[int, Coordinated] | None,
-) -> Transaction:
-    transaction = replace(
-        transaction, open_ms=max(0, now_ms - transaction.first_timestamp) if transaction.first_timestamp >= 0 else None
-    )
-    if coordinators is not None and (producer := coordinators.get(transaction.producer_id)) is not None:
-        here = listing.topic_partition
-        place = ("", -1) if here is None else (here.topic, here.partition)
-        under_way = producer.works_on(place, transaction.producer_epoch)
-        committed = not under_way and producer.had_committed(
-            place, transaction.producer_epoch, transaction.previous_end
-        )
-        coordinator = producer.describe() + (", which had decided to commit it" if committed else "")
-        ends, ends_at_ms = producer.ending(now_ms) if under_way else ("", None)
-        return replace(
-            transaction,
-            hanging=not under_way,
-            coordinator=coordinator,
-            is_decided=committed,
-            ends=ends,
-            ends_at_ms=ends_at_ms,
-        )
-    if transaction.source == "snapshot" or now_ms - transaction.last_timestamp > max_timeout_ms:
-        return replace(transaction, hanging=True)
-    at_ms = transaction.last_timestamp + max_timeout_ms
-    ends = f"its coordinator's state is not here; if it is still open at {format_time(at_ms)}, it hangs"
-    return replace(transaction, ends=ends, ends_at_ms=at_ms)
-
-
 class TransactionWalk:
-    """Finds the transactions in the steps of a walk over one partition: `ended`, then `left_open`."""
+    """Finds the transactions in the steps of a walk over one partition: `ended`, then `left_open`; or `of_logs`."""
 
     def __init__(self, fs: FileSystem, listing: PartitionListing) -> None:
         self._fs, self._listing = fs, listing
         self._open: dict[int, Transaction] = {}
         self._last_marker: dict[int, tuple[int, int]] = {}  # offset and timestamp
+
+    def of_logs(self, segments: Sequence[SegmentFiles]) -> Iterator[Transaction]:
+        """Yields the transactions in these logs: ended ones in the order of their markers, then open ones by offset.
+        Damaged batches are skipped. Raises OSError.
+        """
+        yield from self.ended((segment, step) for segment in segments for step in LogWalk(self._fs, segment.log))
+        yield from self.left_open()
 
     def ended(self, steps: Iterable[tuple[SegmentFiles, WalkedEntries | Gap]]) -> Iterator[Transaction]:
         """Yields the transactions that end in `steps`, the pieces and gaps of the log."""
@@ -295,14 +209,3 @@ class TransactionWalk:
                         source="snapshot",
                     )
             return
-
-
-def abort_command(transaction: Transaction, listing: PartitionListing, bootstrap_server: str) -> str:
-    """Returns the `kafka-transactions.sh` call that writes the ABORT marker (Kafka: TransactionsCommand, KIP-664)."""
-    here = listing.topic_partition
-    topic = listing.directory.name if here is None else here.topic
-    number = 0 if here is None else here.partition
-    return (
-        f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
-        f" --topic {topic} --partition {number} --start-offset {transaction.first_offset}"
-    )

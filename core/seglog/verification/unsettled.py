@@ -33,11 +33,11 @@ class Unsettled:
 
 def unsettled(fs: FileSystem, listing: PartitionListing) -> Unsettled:
     """Finds the unsettled transactions of a partition. Damaged batches are skipped. Raises OSError."""
-    from seglog.verification.transactions import TransactionState, transactions  # most reads take every record
+    from seglog.verification.transactions import TransactionState, TransactionWalk  # most reads take every record
 
     spans: list[tuple[int, int, int]] = []
     end = layout.INT64_MAX
-    for transaction in transactions(fs, listing, now_ms=0):
+    for transaction in TransactionWalk(fs, listing).of_logs(listing.segments):
         if transaction.state is TransactionState.COMMITTED:
             continue
         if transaction.last_offset is None:

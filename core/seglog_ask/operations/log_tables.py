@@ -19,9 +19,7 @@ from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
 from seglog.scan.view import PartitionView
-from seglog.storage.lock import partition_path
-from seglog.verification.transaction_coordinators import read_coordinators
-from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, view_transactions
+from seglog.verification.transaction_coordinators import view_transactions
 from seglog_ask.operations import catalog
 from seglog_ask.table.columns import text_outputs
 from seglog_ask.table.dataset import Table
@@ -135,13 +133,7 @@ def _transactions(tables: LogTables) -> Rows:
     fs, now = tables.work.fs, tables.work.clock.now_ms()
     for directory in (path for target in tables.targets for path in partition_directories(fs, target)):
         view, key = PartitionView(fs, directory), _place(directory)
-        found = view_transactions(
-            view,
-            now,
-            max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS,
-            coordinators=lambda view=view: read_coordinators(fs, partition_path(view.directory).parent),  # type: ignore[misc]
-        )
-        for one in found:
+        for one in view_transactions(fs, view, now):
             producer = one.producer_id, one.producer_epoch, one.state.value
             offsets = one.first_offset, one.last_offset, _time(one.first_timestamp), _time(one.last_timestamp)
             size = one.batches, one.records, one.bytes

@@ -24,7 +24,8 @@ from seglog.verification.finding_codes import CODES
 from seglog.verification.findings import Finding
 from seglog.verification.losses import LogExtent, SegmentExtent, losses_of
 from seglog.verification.partition_look import LookOptions, PartitionLook
-from seglog.verification.transactions import TransactionState, transactions
+from seglog.verification.transaction_coordinators import transactions
+from seglog.verification.transactions import TransactionState
 from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 

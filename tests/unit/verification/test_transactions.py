@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.scan.listing import list_partition
-from seglog.verification.transactions import Transaction, TransactionState, abort_command, transactions
+from seglog.verification.transaction_coordinators import transactions
+from seglog.verification.transactions import Transaction, TransactionState
+from seglog_cli.commands.txn import abort_command
 from tests.support.fixtures import expected, fixture_copy
 from tests.support.log_files import FS, batch, marker, transactional, write_segment
 
