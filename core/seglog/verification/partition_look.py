@@ -15,22 +15,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.scan.view import PartitionView, SingleFile
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding, finding
 from seglog.verification.indexes import IndexObserver
 from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, losses_of
-from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges
 from seglog.verification.semantics import SemanticObserver
 from seglog.verification.small_files import verify_07, verify_names
 from seglog.verification.surroundings import Surroundings
+
+BOUNDARY_BYTES = 8 << 20  # how far from a cut the first batch is searched
 
 _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20
@@ -38,12 +41,26 @@ _SMALL_BYTES = 4 << 20
 _ROUND_PARTS = 8  # requests per range: ranges begin where requests to an object store begin
 _HASH_STEP = 0x9E3779B97F4A7C15
 
+LookedAt = tuple[int, RangeResult | None]  # where a range ends, and its result, None if anything is wrong there
+# What is known of the ranges of a log from its first byte on; None if nothing is known of its present state.
+Known = Callable[[FileSystem, Path], Iterator[LookedAt] | None]
+
+
+def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: PlausibleOffsets) -> int | None:
+    """Returns the position of the first good entry at or after `position`, None if there is none nearby."""
+    with fs.open(log, "r") as file:
+        stop = min(file.size(), size)
+        near = min(stop, position + BOUNDARY_BYTES)
+        found = next_entry(file, position, near, offsets) if position < near else near
+    return found if found < near else None
+
 
 @dataclass(frozen=True, slots=True)
 class LookOptions:
     """The options of a look. `file` limits it to one `.log`, `sample` to a share of the bytes, chosen by `seed`.
 
-    `is_late` says that time is up; `advance` is called with bytes and files done. `known` are parts verified elsewhere.
+    `is_late` says that time is up; `advance` is called with bytes and files done. `known` tells what was verified
+    elsewhere.
     """
 
     level: Level
@@ -53,7 +70,7 @@ class LookOptions:
     sample: float | None = None
     seed: int = 0
     file: str | None = None
-    known: KnownParts = field(default_factory=dict)
+    known: Known = lambda _fs, _log: None
 
 
 @dataclass(slots=True)
@@ -351,14 +368,13 @@ class _Ahead:
         self._asked: deque[_Asked] = deque()
         self._given_up: _Work | None = None
 
-    def results(self, work: _Work) -> Iterator[tuple[int, RangeResult | None]]:
+    def results(self, work: _Work) -> Iterator[LookedAt]:
         """Yields (end, result) of each range of a segment, in order. Call it for the segments in their order."""
         known = self._known(work)
         if known is not None:
             reached = 0
-            for each in known:
-                reached = each.end
-                yield each.end, each.opened(self._look.view.fs, work.segment.log)
+            for reached, result in known:
+                yield reached, result
             if reached < work.segment.size:
                 yield work.segment.size, self.clean(work, reached, work.segment.size)
             return
@@ -391,8 +407,8 @@ class _Ahead:
         for asked in self._asked:
             asked.cancel()
 
-    def _known(self, work: _Work) -> list[KnownRange] | None:
-        return known_ranges(self._look.options.known, self._look.view.fs, work.segment.log)
+    def _known(self, work: _Work) -> Iterator[LookedAt] | None:
+        return self._look.options.known(self._look.view.fs, work.segment.log)
 
     def _all_ranges(self) -> Iterator[tuple[_Work, int, int]]:
         for work in self._look.works():

@@ -48,8 +48,7 @@ from seglog.verification.batches import Level, Totals
 from seglog.verification.codes import UNREADABLE, Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.findings import finding as new_finding
-from seglog.verification.partition_look import LookOptions, PartitionLook
-from seglog.verification.parts import KnownParts
+from seglog.verification.partition_look import Known, LookOptions, PartitionLook
 from seglog.verification.readable_files import unreadable
 from seglog.verification.second_look import look_until_settled
 from seglog.verification.small_files import verify_log_directory
@@ -144,8 +143,8 @@ class Verification:
     """Iterates over the findings on `targets`, in order. Each iteration verifies again.
 
     After an iteration, `extents` gives by directory the first and end offsets of each partition that was read whole.
-    `progress` is called with (bytes done, bytes in all). `known` are parts verified elsewhere at the same level
-    (`verification.parts`). An OSError on a file becomes a finding.
+    `progress` is called with (bytes done, bytes in all). `known` tells what was verified elsewhere at the same level
+    (`LookOptions`). An OSError on a file becomes a finding.
     """
 
     def __init__(
@@ -155,11 +154,10 @@ class Verification:
         options: VerifyOptions,
         clock: Clock,
         progress: DoneOfAll | None = None,
-        known: KnownParts | None = None,
+        known: Known = lambda _fs, _log: None,
     ) -> None:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
-        self._known = known or {}
-        self._progress = progress
+        self._known, self._progress = known, progress
         sampled = options.sample is not None and options.sample < 1
         self._sample = options.sample if sampled else None
         self._begun = False

@@ -39,10 +39,10 @@ from seglog.storage.filesystem import FileSystem
 from seglog.verification.batches import Level
 from seglog.verification.codes import Severity
 from seglog.verification.findings import Finding
-from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts_of, verify_part
 from seglog.verification.small_files import verify_log_directory
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
+from seglog_ask.spark.parts import KnownPart, KnownParts, Part, by_log, known_ranges, parts_of, verify_part
 from seglog_ask.spark.stretches import MeasuredStretch, MeasuredStretches, known_stretch, measure_stretch
 from seglog_ask.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog_ask.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
@@ -169,7 +169,7 @@ def _verified(
     target, shown, parts_known = work
     remarks: list[Remark] = []
     fs = task_files(store, shown, remarks.append)
-    verification = Verification(fs, [target], options, SystemClock(), known=parts_known)
+    verification = Verification(fs, [target], options, SystemClock(), known=partial(known_ranges, parts_known))
     findings = tuple(verification)
     return _Verified(VerifyReport(findings, verification.summary, tuple(remarks)), verification.extents)
 

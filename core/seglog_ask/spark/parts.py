@@ -5,8 +5,8 @@ Steps:
 1. `parts_of` cuts the segments of a partition at positions, by their sizes alone.
 2. `verify_part` finds the first and last batches of its part, and walks it as a thread of a look does
    (`batches.clean_range`). It returns counts, and the packed headers of its batches.
-3. A `Verification` gets these as `known` and looks at the partition. It does not read known ranges of an unchanged
-   segment again, except from the first wrong batch on. So the findings are those of a single look.
+3. A `Verification` asks for these (`known_ranges`) and looks at the partition. It does not read known ranges of an
+   unchanged segment again, except from the first wrong batch on. So the findings are those of a single look.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from seglog.format.compression import compress, decompress
 from seglog.model import Compression
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import WalkedEntries
-from seglog.scan.resync import PlausibleOffsets, next_entry
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.verification.batches import Level, RangeResult, clean_range
-
-BOUNDARY_BYTES = 8 << 20  # how far from a cut the first batch is searched
+from seglog.verification.partition_look import LookedAt, boundary
 
 _ROUND_BYTES = 4 << 20  # parts begin where requests to an object store begin
 _COLUMNS = [name for name in layout.BATCH.names or () if name != "crc"]  # the checksums are already verified
@@ -82,15 +81,6 @@ class KnownPart:
 
 
 KnownParts = Mapping[Path, Sequence[KnownPart]]
-
-
-def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: PlausibleOffsets) -> int | None:
-    """Returns the position of the first good entry at or after `position`, None if there is none nearby."""
-    with fs.open(log, "r") as file:
-        stop = min(file.size(), size)
-        near = min(stop, position + BOUNDARY_BYTES)
-        found = next_entry(file, position, near, offsets) if position < near else near
-    return found if found < near else None
 
 
 def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None) -> Iterator[Part]:
@@ -148,9 +138,9 @@ def by_log(parts: Iterable[KnownPart | None]) -> dict[Path, list[KnownPart]]:
     return known
 
 
-def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> list[KnownRange] | None:
-    """Returns the known ranges of a log from its first byte, without a gap; None if nothing is known of its present
-    state.
+def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> Iterator[LookedAt] | None:
+    """Returns the known ranges of a log from its first byte, without a gap, as a look takes them; None if nothing is
+    known of its present state.
     """
     status, parts = fs.status(log), known.get(log)
     if not parts or status is None or any(part.stamp != stamp_of(status) for part in parts):
@@ -160,7 +150,7 @@ def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> list[KnownRang
         if part_range.start != (ranges[-1].end if ranges else 0):
             break
         ranges.append(part_range)
-    return ranges
+    return ((each.end, each.opened(fs, log)) for each in ranges)
 
 
 def _packed(entries: WalkedEntries) -> _PackedEntries:

@@ -19,7 +19,7 @@ from seglog.kernels import sketch
 from seglog.look.inspect.statistics import Gathering, Stretch
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.parts import stamp_of
+from seglog_ask.spark.parts import stamp_of
 
 _MOST_LEADERS = 1 << 16  # timestamps of a stretch's first leaders; if they do not suffice, it is read again
 _PACKED_LIMIT = 64 << 20  # bytes of one stretch's counts, expanded

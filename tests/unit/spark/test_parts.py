@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,12 @@ from seglog import layout
 from seglog.errors import NotALogError
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.verification import batches, partition_look, parts
+from seglog.verification import batches, partition_look
 from seglog.verification.batches import Level
 from seglog.verification.findings import Finding
-from seglog.verification.parts import KnownPart, by_log, parts_of, verify_part
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
+from seglog_ask.spark import parts
+from seglog_ask.spark.parts import KnownPart, by_log, known_ranges, parts_of, verify_part
 from tests.support import log_files as logs
 from tests.support.manual_clock import ManualClock
 from tests.support.mutated_directories import mutate
@@ -49,7 +51,7 @@ def look(
 ) -> tuple[list[Finding], VerifySummary]:
     """What is wrong, without the words: they name what an entry of a disordered index was held against first."""
     options, targets = VerifyOptions(level, jobs=1), resolve_paths(FS, [directory])
-    verification = Verification(FS, targets, options, ManualClock(0), known=by_log(known or []))
+    verification = Verification(FS, targets, options, ManualClock(0), known=partial(known_ranges, by_log(known or [])))
     found = [replace(each, message="") for each in verification]
     if verification.summary.complete:
         return found, verification.summary
@@ -66,7 +68,7 @@ def test_parts_of_any_size_lead_to_the_findings_of_one_look(tmp_path: Path, monk
             mutate(directory, chance)
         expected = look(directory)
         with monkeypatch.context() as patched:
-            patched.setattr(parts, "BOUNDARY_BYTES", chance.choice((100, 1000, 8 << 20)))
+            patched.setattr(partition_look, "BOUNDARY_BYTES", chance.choice((100, 1000, 8 << 20)))
             patched.setattr(batches, "_KEPT_ROWS", chance.choice((1, 3, 100)))
             known = parts_found(directory, chance.choice((64, 300, 2000, 1 << 20)))
         assert look(directory, known) == expected, seed
