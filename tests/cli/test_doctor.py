@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import seglog
+from tests.support.broken.wounded_starts import made, sound
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import files_of, write_segment
-from tests.support.wounded_starts import made, sound
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broken.wounded_starts import METADATA, made, snapshot_name, sound
 from tests.support.command_line import clean_logs, ended, json_lines, run
 from tests.support.fixtures import expected
 from tests.support.log_files import CONTROL, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.wounded_starts import METADATA, made, snapshot_name, sound
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.broken.wounded_starts import CONTROLLER_PORT, METADATA, made, snapshot_name, sound
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log
-from tests.support.wounded_starts import CONTROLLER_PORT, METADATA, made, snapshot_name, sound
 
 
 def topics(*names: str) -> list[bytes]:

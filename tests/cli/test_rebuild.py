@@ -8,11 +8,11 @@ import pytest
 
 from seglog.format.uuids import format_uuid
 from seglog_rescue.rebuild.metadata_snapshot import metadata_snapshot
+from tests.support.broken.wounded_starts import snapshot_name, voter
 from tests.support.command_line import json_lines, run
 from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, directory_id, registration, topic_records
 from tests.support.metadata_records import write_metadata_log
 from tests.support.target_directories import everything
-from tests.support.wounded_starts import snapshot_name, voter
 
 
 def test_a_dry_run_shows_the_cluster_and_writes_nothing(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ import pytest
 
 import seglog
 from seglog.storage.lock import DirectoryLock
+from tests.support.broken.damage import batches_of
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
-from tests.support.damage import batches_of
 from tests.support.object_server import object_server
 from tests.support.other_users import OTHER
 

@@ -24,7 +24,7 @@ from seglog.verification.readable_files import Source, sources
 from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
 from seglog_rescue.operations.restore import plan_restore, restore
 from seglog_rescue.salvage.salvage import SalvageOptions, salvage
-from tests.support.damage import batches_of
+from tests.support.broken.damage import batches_of
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
 

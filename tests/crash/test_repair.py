@@ -16,9 +16,9 @@ from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import settle_pending, undo_run
 from seglog.repairs.undo.journal import RunState
 from seglog.repairs.undo.quarantine import PENDING_FILE
+from tests.support.broken.damage import rewrite
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.cut_runs import settled_survivors
-from tests.support.damage import rewrite
 from tests.support.fixtures import KAFKA, fixture_now_ms
 
 NAME, PARTITION = "4.3.0/generated", "mixed-0"

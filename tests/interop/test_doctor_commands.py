@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import effort
-from tests.support.doctored_states import DOCTORED
+from tests.support.broken.doctored_states import DOCTORED
 from tests.support.kafka.starts import Starts
 from tests.support.named_commands import follow_rebuild, run_named
 from tests.support.other_users import OTHER, given_to, open_directory

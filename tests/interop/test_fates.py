@@ -12,12 +12,12 @@ import random
 import pytest
 
 from tests.support import effort
+from tests.support.broken.wounded_herds import HERDED, partition_of
+from tests.support.broken.wounded_pairs import AND
+from tests.support.broken.wounded_starts import State
 from tests.support.fates import every_state, fates, fates_in_herds, recorded, settled
 from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION
 from tests.support.other_users import open_directory
-from tests.support.wounded_herds import HERDED, partition_of
-from tests.support.wounded_pairs import AND
-from tests.support.wounded_starts import State
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

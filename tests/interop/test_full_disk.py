@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from seglog_rescue.doctor.doctor import Diagnosis
+from tests.support.broken.wounded_starts import State, made
+from tests.support.broken.wounded_states import indexes_without_blocks
 from tests.support.fates import disk_of, filled
 from tests.support.kafka.starts import Starts
 from tests.support.named_commands import run_named
 from tests.support.other_users import OTHER, needs_root, open_directory
 from tests.support.prognoses import QUIET
-from tests.support.wounded_starts import State, made
-from tests.support.wounded_states import indexes_without_blocks
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

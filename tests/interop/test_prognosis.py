@@ -1,8 +1,8 @@
 """Kill, damage, predict, start: what doctor foretells of damaged log directories is what a real broker does with them.
 
 Two rounds by default; `SEGLOG_EFFORT` makes them as many as wanted, `SEGLOG_SEED` others. The directories come
-from a busy broker that was killed, or stopped in order, and get one to four wounds of `tests.support.wounds`; the first
-round takes the second directory offline.
+from a busy broker that was killed, or stopped in order, and get one to four wounds (`broken.wounds`); the first round
+takes the second directory offline.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import effort
+from tests.support.broken.wounds import WOUNDS, partitions
 from tests.support.busy_broker import SETTINGS, BusyBroker
 from tests.support.prognoses import differences, foretell, try_start
-from tests.support.wounds import WOUNDS, partitions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -15,8 +15,8 @@ from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import examination, repair
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.salvage.salvage import SalvageOptions, salvage
+from tests.support.broken.damage import LOG_DAMAGE, damage_derived, damage_log, rewrite
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
-from tests.support.damage import LOG_DAMAGE, damage_derived, damage_log, rewrite
 from tests.support.fixtures import KAFKA, fixture_copy, fixture_now_ms
 from tests.support.kafka import KafkaHarness
 

@@ -20,9 +20,9 @@ import pytest
 
 from seglog.kernels._mode import MODE, NATIVE
 from tests.support import effort
+from tests.support.broken.hostile_logs import hostile_log, seeds
 from tests.support.guarded_kernels import DisagreementError, Guard, GuardedKernel, kernel_names
 from tests.support.guarded_memory import GuardedMemory, Side, extent_of
-from tests.support.hostile_logs import hostile_log, seeds
 from tests.support.kernel_drives import DRIVES
 
 ROOT = Path(__file__).resolve().parents[2]

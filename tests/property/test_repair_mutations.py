@@ -15,8 +15,8 @@ from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.verification.codes import Severity
 from tests.support import effort
+from tests.support.broken.damage import batches_of, damage_derived, damage_log
 from tests.support.crash_filesystem import CrashFileSystem
-from tests.support.damage import batches_of, damage_derived, damage_log
 from tests.support.fixtures import KAFKA, fixture_now_ms
 
 CASES = effort.tries(240)

@@ -14,9 +14,9 @@ import pytest
 
 from seglog.storage.local import LocalFileSystem
 from tests.support import effort
+from tests.support.broken.mutated_directories import mutate
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.mutated_directories import mutate
 from tests.support.target_directories import everything, target_directory
 
 pytestmark = pytest.mark.slow

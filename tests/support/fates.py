@@ -31,20 +31,20 @@ import pytest
 
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from tests.support.broken.wounded_herds import can_be_herded, course_of, herd, in_herds, prognosis_of
+from tests.support.broken.wounded_pairs import AND, pairs, state_named
+from tests.support.broken.wounded_starts import BROKERS_USER, METADATA, State, made, sound
+from tests.support.broken.wounded_states import states
 from tests.support.kafka import NEWER_KAFKA_VERSION, NODE_ID
 from tests.support.kafka.broker import SETTINGS
 from tests.support.kafka.jvm import KAFKA_VERSION
 from tests.support.kafka.starts import Starts
 from tests.support.prognoses import QUIET, Course, Prognosis, foretell, read_course
-from tests.support.wounded_herds import can_be_herded, course_of, herd, in_herds, prognosis_of
-from tests.support.wounded_pairs import AND, pairs, state_named
-from tests.support.wounded_starts import BROKERS_USER, METADATA, State, made, sound
-from tests.support.wounded_states import states
 
 TABLE = Path(__file__).resolve().parents[1] / "golden" / "fates.txt"
 HEADER = """\
-# What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/wounded_starts.py says, and what
-# a 4.4.0 broker did where that is something else. With two wounds: tests/support/wounded_pairs.py.
+# What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/broken/wounded_starts.py says,
+# and what a 4.4.0 broker did where that is something else. With two wounds: tests/support/broken/wounded_pairs.py.
 # Made by: python -m tests.support.fates
 # base | file | wound | fate
 # base | file | wound + file | wound | fate

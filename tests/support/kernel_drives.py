@@ -50,9 +50,9 @@ from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_ask.table import columns, slotted, typed
 from seglog_ask.values import avro_columns, protobuf_columns
 from seglog_ask.values.schemas import Schema
+from tests.support.broken.hostile_logs import hostile_log
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
-from tests.support.hostile_logs import hostile_log
 from tests.support.manual_clock import ManualClock
 
 _NOW_MS = 1_800_000_000_000

@@ -22,12 +22,12 @@ from types import FrameType
 
 from seglog.kernels._mode import MODE, NATIVE
 from seglog_cli.exit_codes import ExitCode
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.varied_directory import base_directory, copy_tree
 from tests.support.command_line import ended, run
-from tests.support.mutated_directories import mutate
 from tests.support.odd_options import odd_environment, odd_lines, odd_options, write_odd_files
 from tests.support.open_logs import START_MS
 from tests.support.tried_commands import changes, looks, others
-from tests.support.varied_directory import base_directory, copy_tree
 
 CPU_SECONDS = 10.0 if MODE.name == NATIVE else 300.0  # others compile kernels at their first use, or interpret them
 WAITING_SECONDS = 900.0  # so that what waits for ever, for the writer of a pipe, is found, and a busy machine is not

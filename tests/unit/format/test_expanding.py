@@ -18,7 +18,7 @@ from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayloa
 from seglog.kernels import lz4
 from seglog.model import Compression
 from tests.support import zstd
-from tests.support.hostile_logs import seeds
+from tests.support.broken.hostile_logs import seeds
 
 CODECS = list(Compression)
 LIMIT = 1 << 22

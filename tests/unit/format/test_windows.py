@@ -15,7 +15,7 @@ from seglog.format.decoder import decode_large, decode_records, scan_batches
 from seglog.kernels import legacy
 from seglog.kernels import records as status_of
 from seglog.storage.local import LocalFileSystem
-from tests.support.hostile_logs import hostile_log
+from tests.support.broken.hostile_logs import hostile_log
 from tests.support.interpreted import both
 from tests.support.naive import NaiveRecord, batch_v2, message
 

@@ -11,7 +11,7 @@ from seglog.clock import FixedClock
 from seglog.errors import InvalidTransactionStateError
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.repairs.repair import examination, repair
-from tests.support.damage import batches_of
+from tests.support.broken.damage import batches_of
 from tests.support.log_files import FS, batch, marker, write_segment
 
 CLOCK = FixedClock(1_700_000_000_000)

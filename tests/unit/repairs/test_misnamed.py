@@ -12,7 +12,7 @@ from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.storage.local import LocalFileSystem
-from tests.support.damage import held
+from tests.support.broken.damage import held
 from tests.support.log_files import batch, files_of, write_segment
 
 FS, CLOCK = LocalFileSystem(), FixedClock(1_700_000_000_000)

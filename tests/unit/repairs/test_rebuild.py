@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.format.producer_snapshot import decode_snapshot
-from tests.support.damage import batches_of
+from tests.support.broken.damage import batches_of
 from tests.support.log_files import batch, idempotent, replayed, write_segment
 from tests.unit.repairs.test_repair import LOG, damaged, mended, remaining
 

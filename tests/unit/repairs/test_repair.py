@@ -23,7 +23,7 @@ from seglog.repairs.undo.quarantine import find_run, purge_run, quarantine_of, r
 from seglog.repairs.undo.restore import restore_run
 from seglog.repairs.undo.since import ChangedSinceError
 from seglog.storage.local import LocalFileSystem
-from tests.support.damage import batches_of
+from tests.support.broken.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, facts, marker, replayed, transactional, write_segment
 

@@ -11,7 +11,7 @@ from seglog.model import Compression
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import undo_run
-from tests.support.damage import held
+from tests.support.broken.damage import held
 from tests.support.log_files import FS, batch, files_of, wrappers, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 

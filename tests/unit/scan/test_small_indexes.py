@@ -13,9 +13,9 @@ from seglog.look.report.partition_figures import Surrounding, TopicRules, partit
 from seglog.scan.index_files import held_rows, read_index, small_indexes
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
+from tests.support.broken.mutated_directories import mutated_directories
 from tests.support.fixtures import fixture_copy, manifest
 from tests.support.log_files import FS
-from tests.support.mutated_directories import mutated_directories
 
 ORDERS = "orders-none-0"
 

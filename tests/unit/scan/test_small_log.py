@@ -16,8 +16,8 @@ from seglog.scan.small_log import small_log_at_rest
 from seglog.storage.filesystem import File, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support import log_files as logs
+from tests.support.broken.mutated_directories import mutated_directories
 from tests.support.fixtures import fixture_copy, manifest
-from tests.support.mutated_directories import mutated_directories
 
 FS = LocalFileSystem()
 

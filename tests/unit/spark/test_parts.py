@@ -22,10 +22,10 @@ from seglog.verification.verify import Verification, VerifyOptions, VerifySummar
 from seglog_ask.spark import parts
 from seglog_ask.spark.parts import KnownPart, by_log, known_ranges, parts_of, verify_part
 from tests.support import log_files as logs
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.varied_directory import base_directory, copy_tree
 from tests.support.manual_clock import ManualClock
-from tests.support.mutated_directories import mutate
 from tests.support.naive import batch_v2
-from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
 

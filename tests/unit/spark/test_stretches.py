@@ -20,9 +20,9 @@ from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark import stretches as of_tasks
 from seglog_ask.spark.stretches import Leaders, known_stretch, measure_stretch
 from tests.support import log_files as logs
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.varied_directory import base_directory, copy_tree
 from tests.support.fixtures import fixture_copy, manifest
-from tests.support.mutated_directories import mutate
-from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
 

@@ -13,8 +13,8 @@ from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.codes import Severity
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from tests.support.broken.wounded_starts import EVERY_FILE, METADATA, SNAPSHOT_OFFSET, made, snapshot_name, sound
 from tests.support.manual_clock import ManualClock
-from tests.support.wounded_starts import EVERY_FILE, METADATA, SNAPSHOT_OFFSET, made, snapshot_name, sound
 
 VOTE = f"{METADATA}/quorum-state"
 SNAPSHOT = f"{METADATA}/{snapshot_name(SNAPSHOT_OFFSET, 1)}"

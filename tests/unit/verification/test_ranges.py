@@ -28,12 +28,12 @@ from seglog_stores.remote.filesystem import RemoteFileSystem
 from seglog_stores.remote.limits import Limits
 from seglog_stores.remote.store import ObjectStatus, ObstoreStore
 from tests.support import log_files as logs
-from tests.support.hostile_logs import hostile_log
+from tests.support.broken.hostile_logs import hostile_log
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.varied_directory import base_directory, copy_tree
 from tests.support.manual_clock import ManualClock
-from tests.support.mutated_directories import mutate
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import Fault, object_server
-from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
 OFFSETS = PlausibleOffsets(0, layout.INT64_MAX)

@@ -23,9 +23,9 @@ from seglog.storage.local import LocalFileSystem
 from seglog.verification import soundness
 from seglog_rescue.transplant import source
 from seglog_rescue.transplant.source import SourceCheckpoints, read_source
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.sound_directories import SOUND, copied, killed_copy, sound_directory
 from tests.support.effort import first_seed, tries
-from tests.support.mutated_directories import mutate
-from tests.support.sound_directories import SOUND, copied, killed_copy, sound_directory
 
 FS = LocalFileSystem()
 CALLERS = ((diff, "sound_log_at_rest"), (source, "sound_log"))

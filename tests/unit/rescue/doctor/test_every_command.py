@@ -11,14 +11,14 @@ import pytest
 from seglog.verification.codes import Severity
 from seglog_rescue.doctor.cases import CASES
 from seglog_rescue.doctor.mends import TOOLS
+from tests.support.broken.doctored_states import DOCTORED, ELSEWHERE, WITHOUT_COMMAND
+from tests.support.broken.wounded_starts import State, made
+from tests.support.broken.wounded_states import states
 from tests.support.command_line import run
-from tests.support.doctored_states import DOCTORED, ELSEWHERE, WITHOUT_COMMAND
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import transactional
 from tests.support.named_commands import follow_rebuild, run_named
 from tests.support.other_users import given_to
-from tests.support.wounded_starts import State, made
-from tests.support.wounded_states import states
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 DONE = {0, 3, 4, 5}  # 3: some of the cluster's metadata is lost, and rebuild says what; 5: so are records

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broken.wounded_herds import in_herds, partition_of
+from tests.support.broken.wounded_pairs import AND
+from tests.support.broken.wounded_starts import State
+from tests.support.broken.wounded_states import states
 from tests.support.fates import every_state, recorded, settled, word_of_doctor, words_of_doctor
 from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION
-from tests.support.wounded_herds import in_herds, partition_of
-from tests.support.wounded_pairs import AND
-from tests.support.wounded_starts import State
-from tests.support.wounded_states import states
 
 USUAL, NEWER = recorded(), recorded(NEWER_KAFKA_VERSION)
 FATES = {KAFKA_VERSION: USUAL, NEWER_KAFKA_VERSION: {**USUAL, **NEWER}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.verification.codes import Severity
-from tests.support.wounded_starts import METADATA, PARTITION, half, made, sound
+from tests.support.broken.wounded_starts import METADATA, PARTITION, half, made, sound
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 UNIDENTIFIED, FAILED = "meta.properties", "recovery-point-offset-checkpoint"

@@ -22,10 +22,10 @@ from seglog_rescue.doctor import visit
 from seglog_rescue.doctor.doctor import Diagnosis, Doctor, DoctorSummary
 from seglog_rescue.doctor.partition_facts import PartitionFacts
 from seglog_rescue.doctor.partition_start import examine_partition
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.sound_directories import SOUND, copied, killed_copy, sound_directory
 from tests.support.effort import first_seed, tries
-from tests.support.mutated_directories import mutate
 from tests.support.open_logs import START_MS
-from tests.support.sound_directories import SOUND, copied, killed_copy, sound_directory
 
 FS = LocalFileSystem()
 

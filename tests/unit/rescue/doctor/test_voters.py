@@ -11,9 +11,9 @@ import pytest
 from seglog.verification.codes import Severity
 from seglog_rescue.doctor.cases import Diagnosis
 from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
+from tests.support.broken.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
 from tests.support.command_line import json_lines, run
 from tests.support.named_commands import run_named
-from tests.support.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 META = "meta.properties"

@@ -19,10 +19,10 @@ from seglog.storage.local import LocalFileSystem
 from seglog_rescue.replicas import collecting
 from seglog_rescue.replicas.collecting import read_directory
 from seglog_rescue.replicas.facts import DirectoryFacts
+from tests.support.broken.mutated_directories import mutate
+from tests.support.broken.sound_directories import SOUND, copied, killed_copy, sound_directory
 from tests.support.effort import first_seed, tries
-from tests.support.mutated_directories import mutate
 from tests.support.open_logs import START_MS
-from tests.support.sound_directories import SOUND, copied, killed_copy, sound_directory
 
 FS = LocalFileSystem()
 

@@ -21,7 +21,7 @@ from seglog.repairs.repair import examination
 from seglog.storage.filesystem import File, OpenMode, PassingFile
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.salvage.salvage import SalvageOptions, SalvageReport, salvage
-from tests.support.damage import batches_of
+from tests.support.broken.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, wrappers, write_log
 from tests.support.messages_07 import encode_message

@@ -9,9 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.log_files import CONTROL, TRANSACTIONAL
-from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.wounded_starts import (
+from tests.support.broken.wounded_starts import (
     LOGS,
     PAID,
     PARTITION,
@@ -24,6 +22,8 @@ from tests.support.wounded_starts import (
     wounded,
     zeros,
 )
+from tests.support.log_files import CONTROL, TRANSACTIONAL
+from tests.support.naive import NaiveRecord, batch_v2
 
 ACTIVE_PAID, END_PAID = f"{PAID}/{399:020d}.log", 400
 _MARKER = struct.pack(">hi", 0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.wounded_starts import (
+from tests.support.broken.wounded_starts import (
     DYNAMIC,
     LOGS,
     METADATA,

@@ -12,10 +12,16 @@ from pathlib import Path
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
-from tests.support.wounded_data import of_data
-from tests.support.wounded_ends import of_empty_batches, of_power_cuts, of_read_only, of_replayed_indexes, of_twins
-from tests.support.wounded_numbers import of_numbers
-from tests.support.wounded_starts import (
+from tests.support.broken.wounded_data import of_data
+from tests.support.broken.wounded_ends import (
+    of_empty_batches,
+    of_power_cuts,
+    of_read_only,
+    of_replayed_indexes,
+    of_twins,
+)
+from tests.support.broken.wounded_numbers import of_numbers
+from tests.support.broken.wounded_starts import (
     ACCESS,
     EVERY_FILE,
     IN_DIRECTORY,
@@ -42,7 +48,7 @@ from tests.support.wounded_starts import (
     written,
     zeros,
 )
-from tests.support.wounded_voters import of_voters
+from tests.support.broken.wounded_voters import of_voters
 
 # --- what only the metadata log and its snapshots can have
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.format.checksum import crc32c
+from tests.support.broken.varied_directory import base_directory, copy_tree
 from tests.support.effort import first_seed, tries
-from tests.support.varied_directory import base_directory, copy_tree
 
 INT32 = (-1, 0, 1, 2, -2, 7, 2**31 - 1, -(2**31), 2**30)
 INT64 = (-1, 0, 1, 5, 40, 2**31, 2**31 - 1, 2**63 - 1, 2**63 - 2, -(2**63), 2**62)

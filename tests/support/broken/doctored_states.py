@@ -15,9 +15,7 @@ from pathlib import Path
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
 from seglog.repairs.undo.quarantine import mark_pending
 from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record, metadata_snapshot
-from tests.support.command_line import run
-from tests.support.log_files import FS, batch, write_segment
-from tests.support.wounded_starts import (
+from tests.support.broken.wounded_starts import (
     BASES,
     LOGS,
     METADATA,
@@ -30,6 +28,8 @@ from tests.support.wounded_starts import (
     snapshot_name,
     zeros,
 )
+from tests.support.command_line import run
+from tests.support.log_files import FS, batch, write_segment
 
 HEX = "0123456789abcdef" * 2
 TIERED = {"remote.storage.enable": "true"}

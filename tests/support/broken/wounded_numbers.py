@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from tests.support.wounded_starts import LOGS, PARTITION, State, filled, wounded
+from tests.support.broken.wounded_starts import LOGS, PARTITION, State, filled, wounded
 
 NUMBERS = {
     "offset 400": "400",

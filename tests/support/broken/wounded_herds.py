@@ -14,10 +14,10 @@ from pathlib import Path
 
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
+from tests.support.broken.wounded_starts import BASES, BROKERS_USER, LOGS, METADATA, PAID, PARTITION, State, appended
 from tests.support.metadata_records import topic_id
 from tests.support.other_users import given_to
 from tests.support.prognoses import Course, Prognosis
-from tests.support.wounded_starts import BASES, BROKERS_USER, LOGS, METADATA, PAID, PARTITION, State, appended
 
 HERDED = ("clean", "unclean")
 _TEMPLATES = (PARTITION, PAID)

@@ -11,7 +11,7 @@ from seglog.layout import RECORDS_COUNT_OFFSET
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from seglog_rescue.rebuild.metadata_snapshot import encode_metadata_record
-from tests.support.wounded_starts import (
+from tests.support.broken.wounded_starts import (
     LOGS,
     METADATA,
     PAID,

@@ -12,8 +12,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.support.wounded_herds import HERDED, partition_of
-from tests.support.wounded_starts import BASES, DYNAMIC, PAID, PARTITION, Change, State, filled, made, sound, wounded
+from tests.support.broken.wounded_herds import HERDED, partition_of
+from tests.support.broken.wounded_starts import (
+    BASES,
+    DYNAMIC,
+    PAID,
+    PARTITION,
+    Change,
+    State,
+    filled,
+    made,
+    sound,
+    wounded,
+)
 
 AND = " + "
 _LEAST_LEFT = 8  # bytes of a file that is cut: those without any are among the other states
