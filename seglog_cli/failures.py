@@ -69,7 +69,6 @@ class UsageError(errors.SeglogError):
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Returns the exit code for an error."""
     if isinstance(error, UsageError):
         return ExitCode.USAGE
     if missing_extra(error) is not None:

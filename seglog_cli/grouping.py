@@ -97,7 +97,6 @@ class Grouped(Generic[Row]):
         self._groups: dict[tuple[str, str], CodeGroup[Row]] = {}
 
     def add(self, row: Row) -> None:
-        """Adds a row."""
         level, code = self._look.level_of(row), self._look.code_of(row)
         if self._silent or level not in self._shown or (self._codes and code not in self._codes):
             return

@@ -179,7 +179,6 @@ def _page(lines: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the pages."""
     parser = argparse.ArgumentParser(prog="python -m seglog_cli.manual", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "man", metavar="DIRECTORY")
     write(parser.parse_args(arguments).directory)

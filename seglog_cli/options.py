@@ -107,7 +107,6 @@ def offset_option(name: str, help_text: str) -> Any:
 
 
 def codec_option(help_text: str) -> Any:
-    """Declares the option for a codec."""
     return option("--codec", CODECS, help_text)
 
 
@@ -117,7 +116,6 @@ def flag(name: str, help_text: str) -> Any:
 
 
 def argument(metavar: str, help_text: str) -> Any:
-    """Declares an argument."""
     return typer.Argument(metavar=metavar, help=help_text)
 
 

@@ -239,7 +239,6 @@ class Moving:
         self._live.update(drawn, refresh=True)
 
     def clear(self) -> None:
-        """Removes the display."""
         if self._live is not None:
             self._live.stop()
             self._live = None

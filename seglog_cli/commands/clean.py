@@ -96,7 +96,6 @@ class Rounds(OptionGroup):
     kafka_version: WrittenKafka = "4.3"
 
     def request(self, paths: list[Path], override_policy: bool, metadata_dir: Path | None) -> CleaningRequest:
-        """Returns the request."""
         from seglog.operations.clean import CleaningRequest
 
         return CleaningRequest(
@@ -178,7 +177,6 @@ class RoundProgress:
         self._progress, self._begun = progress, False
 
     def begin(self, topic_partition: TopicPartition, step: str, size: int) -> None:
-        """Begins a step."""
         self._begun = True
         self._progress.begin(f"{topic_partition}: {step}", size)
 
@@ -197,7 +195,6 @@ class OutcomesShown:
         self.rounds, self.changes = 0, False
 
     def show(self, outcome: Outcome) -> None:
-        """Shows an outcome."""
         from seglog.operations.clean import Cleaned, CleaningFailure
 
         if isinstance(outcome, Cleaned):

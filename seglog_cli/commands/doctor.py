@@ -98,8 +98,6 @@ def run(
 
 
 def look(console: Console) -> RowLook[Diagnosis]:
-    """Returns how diagnoses are shown."""
-
     def group(found: CodeGroup[Diagnosis]) -> None:
         """Shows a reaction of the broker or a command once, below the rows, if all rows share it."""
         first = found.first[0]

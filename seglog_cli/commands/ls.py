@@ -151,7 +151,6 @@ class Total:
     size: int = 0
 
     def add(self, row: PartitionOverview) -> None:
-        """Adds a partition."""
         self.partitions += 1
         self.segments += len(row.segments)
         self.size += row.size

@@ -181,7 +181,6 @@ def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
 
 
 def show_run(console: Console, run: RunRecord, size: int) -> None:
-    """Shows one run and its changes."""
     if console.as_json:
         console.json({"type": "run", **_run_fields(run), "bytes": size})
         for change in run.changed:

@@ -212,7 +212,6 @@ def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_seg
 
 
 def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
-    """Returns the JSON line."""
     plan = retained.plan
     return {
         "type": "retention",

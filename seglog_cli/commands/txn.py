@@ -129,7 +129,6 @@ class Statistics:
     first_open_offset: int | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Counts a transaction."""
         state = transaction.state.value
         setattr(self, state, getattr(self, state) + 1)
         self.hanging += transaction.hanging is True
@@ -208,7 +207,6 @@ def abort_command(transaction: Transaction, listing: PartitionListing, bootstrap
 
 
 def show_statistics(console: Console, statistics: Statistics) -> None:
-    """Shows the totals."""
     if console.as_json:
         console.json({"type": "transaction_statistics", **dataclasses.asdict(statistics)})
         return

@@ -30,8 +30,6 @@ def show_finding(console: Console, finding: Finding) -> None:
 
 
 def look(console: Console) -> RowLook[Finding]:
-    """Returns how findings are shown."""
-
     def group(found: CodeGroup[Finding]) -> None:
         show_group(console, found, [_placed(one) for one in found.first], _STYLES)
 

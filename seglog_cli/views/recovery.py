@@ -62,7 +62,6 @@ class ObstacleWarnings:
 
 
 def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
-    """Returns the JSON line."""
     return {
         "type": "recovery",
         "partition": report.directory.name,

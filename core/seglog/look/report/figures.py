@@ -254,7 +254,6 @@ class Report:
         yield self.summary()
 
     def summary(self) -> dict[str, Any]:
-        """The sums."""
         return {
             "type": "summary",
             "made": self.made_ms,
