@@ -33,10 +33,10 @@ from seglog.look.report.figures import (
     PastRound,
     Report,
     SettingFigures,
+    compared,
 )
 from seglog.look.report.growth import Growth, bytes_of_last_day, growth_of_all
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
-from seglog.look.report.sides import compared
 from seglog.operations.retain import retention_config
 from seglog.operations.stats import kept_rounds
 from seglog.operations.workspace import Round, by_log_directory

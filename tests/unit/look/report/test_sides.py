@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.look.report.figures import PartitionFigures
-from seglog.look.report.sides import compared
+from seglog.look.report.figures import PartitionFigures, compared
 
 
 def copy(name: str, broker: str, end: int | None, state: str = "live") -> PartitionFigures:
