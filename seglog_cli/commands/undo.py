@@ -43,11 +43,6 @@ def run(
     from seglog.operations.undo import named_run, undo
 
     found = undo(session.fs, named_run(session.fs, os.environ, name, quarantine))
-    session.console.result(
-        {"type": "undone", "run": found.name, "files": len(found.changed)},
-        f"{found.name} is undone: {_restored(len(found.changed))}",
-    )
-
-
-def _restored(count: int) -> str:
-    return f"{count} files are as they were" if count != 1 else "1 file is as it was"
+    count = len(found.changed)
+    restored = f"{count} files are as they were" if count != 1 else "1 file is as it was"
+    session.console.result({"type": "undone", "run": found.name, "files": count}, f"{found.name} is undone: {restored}")

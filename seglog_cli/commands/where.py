@@ -113,15 +113,13 @@ def _show(session: Session, rows: list[Placed], partitions: int) -> None:
         )
     if session.as_json:
         return
-    cells = [
-        (row.partitioner.name, str(row.partition), _obeyed(row), row.partitioner.clients, row.partitioner.keyless)
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        obeyed = f"{row.obeyed} of {row.sampled}" if row.sampled else "-"
+        cells.append(
+            (row.partitioner.name, str(row.partition), obeyed, row.partitioner.clients, row.partitioner.keyless)
+        )
     heading = ("PARTITIONER", "PARTITION", "KEYS THAT OBEY", "CLIENTS", "WITHOUT A KEY")
     session.console.table(heading, cells, Layout(right=(1, 2), yielding=(4, 3)))
     if rows[0].sampled and partitions == 1:
         session.console.message("a topic of one partition obeys every partitioner")
-
-
-def _obeyed(row: Placed) -> str:
-    return f"{row.obeyed} of {row.sampled}" if row.sampled else "-"

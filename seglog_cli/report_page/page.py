@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seglog_cli.report_page.logs import partitions_section, topics_section
@@ -21,27 +20,28 @@ if TYPE_CHECKING:
     from seglog.look.report.figures import Report
 
 
+_SECTIONS = (
+    headline,
+    hands_section,
+    topics_section,
+    growth_section,
+    sides_section,
+    partitions_section,
+    compaction_section,
+    retention_section,
+    settings_section,
+    leftovers_section,
+    reading_section,
+)
+
+
 def page(report: Report) -> str:
     """Returns the page: one HTML document in UTF-8 that refers to nothing outside itself."""
-    return "".join(_parts(report))
-
-
-def _parts(report: Report) -> Iterator[str]:
-    yield (
+    sections = "".join(section(report) for section in _SECTIONS)
+    return (
         "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8>"
         f'<meta http-equiv=Content-Security-Policy content="{policy()}">'
         '<meta name=viewport content="width=device-width,initial-scale=1"><meta name=color-scheme content="light dark">'
         f"<title>Log report</title><style>{STYLE}</style></head>\n<body><main>\n"
+        f"{sections}</main><script>{SCRIPT}</script></body></html>\n"
     )
-    yield headline(report)
-    yield hands_section(report)
-    yield topics_section(report)
-    yield growth_section(report)
-    yield sides_section(report)
-    yield partitions_section(report)
-    yield compaction_section(report)
-    yield retention_section(report)
-    yield settings_section(report)
-    yield leftovers_section(report)
-    yield reading_section(report)
-    yield f"</main><script>{SCRIPT}</script></body></html>\n"

@@ -140,7 +140,9 @@ def retention_section(report: Report) -> str:
             continue
         due["now"] += retention.due_bytes
         for when, length in retention.schedule:
-            due[_term(when - report.made_ms)] += length
+            distance_ms = when - report.made_ms
+            term = next(words for limit, words in _TERMS[1:] if limit is None or distance_ms <= limit)
+            due[term] += length
         staying = partition.bytes - retention.due_bytes
         if retention.held_by and staying:
             held.setdefault(retention.held_by, []).append(staying)
@@ -171,7 +173,3 @@ def retention_section(report: Report) -> str:
 
 def _due_bytes(partition: PartitionFigures) -> int:
     return 0 if partition.retention is None else partition.retention.due_bytes
-
-
-def _term(distance_ms: int) -> str:
-    return next(words for limit, words in _TERMS[1:] if limit is None or distance_ms <= limit)

@@ -26,7 +26,7 @@ from seglog.look.report.figures import (
 )
 from seglog.look.report.growth import growth_of
 from seglog.model import TopicPartition
-from seglog.scan.listing import PartitionDirectory, PartitionListing, list_partition
+from seglog.scan.listing import PartitionDirectory, list_partition
 from seglog.storage.filesystem import FileSystem
 
 _MOST_DUE_TIMES = 48  # of a schedule; what is due later is added to the last one
@@ -74,7 +74,8 @@ def partition_figures(fs: FileSystem, found: PartitionDirectory, around: Surroun
         "strangers": tuple(path.name for path in listing.strangers),
     }
     if not found.state.is_served or listing.format != "kafka":
-        return PartitionFigures(**common, segments=_plain_segments(listing))
+        plain = tuple(SegmentFigures(one.base_offset, one.size, None, "") for one in listing.segments)
+        return PartitionFigures(**common, segments=plain)
     rules = around.rules_of(key.topic)
     checkpoints = {name: offsets[key] for name, offsets in around.checkpoints.items() if key in offsets}
     log = outline(fs, listing, key, rules.config, checkpoints)
@@ -174,10 +175,6 @@ def _held_by(first: SegmentVerdict, plan: RetentionPlan, rules: TopicRules) -> s
     if first.deletable_ms is not None:
         return "TIME"
     return "SIZE" if config.retention_bytes >= 0 else "NO_RULE"
-
-
-def _plain_segments(listing: PartitionListing) -> tuple[SegmentFigures, ...]:
-    return tuple(SegmentFigures(one.base_offset, one.size, None, "") for one in listing.segments)
 
 
 def _segments(log: OutlinedLog, plan: RetentionPlan, dirty: LogToClean | None) -> tuple[SegmentFigures, ...]:
