@@ -8,6 +8,7 @@ import pytest
 
 from seglog.cleaner.round import CleanerOptions
 from seglog.clock import Clock
+from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
@@ -33,6 +34,9 @@ class Topics:
     def resolve(self, topic: str) -> ResolvedConfig:
         settings = load_settings(FS, environment={}, working_directory=Path("/"))
         return settings.resolve(topic, chosen={"cleanup.policy": "compact"})
+
+    def __call__(self, topic: str) -> LogConfig:
+        return self.resolve(topic).log
 
 
 class BusyBroker(LocalFileSystem):
