@@ -22,7 +22,7 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import decompress_into, expanded, is_known_codec
-from seglog.format.decoder import decode_large, decode_records, wrong_checksum
+from seglog.format.decoder import batch_error, decode_large, decode_records, wrong_checksum
 from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayload, Payload
 from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
@@ -138,13 +138,7 @@ def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
     row = check_chunk(chunk).batches[at]
     is_late = first[at] <= before[at]
     where = f"{before[at]} comes before it" if is_late else f"the next segment begins at {end_offset}"
-    raise CorruptRecordError(
-        chunk.path,
-        f"offsets do not ascend: {where}{ADVICE}",
-        int(row["position"]),
-        int(row["base_offset"]),
-        int(row["last_offset"]),
-    )
+    raise batch_error(CorruptRecordError, chunk.path, f"offsets do not ascend: {where}{ADVICE}", row)
 
 
 def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
@@ -185,22 +179,14 @@ def check_chunk(chunk: Chunk) -> Chunk:
         row = chunk.batches[bad[0]]
         if 0 <= int(row["magic"]) <= 2:
             raise wrong_checksum(chunk.path, row, ADVICE)
-        raise CorruptRecordError(
-            chunk.path,
-            f"unknown magic {row['magic']}{ADVICE}",
-            int(row["position"]),
-            int(row["base_offset"]),
-            int(row["last_offset"]),
-        )
+        raise batch_error(CorruptRecordError, chunk.path, f"unknown magic {row['magic']}{ADVICE}", row)
     return chunk
 
 
 def invalid_records(path: Path, row: np.void, status: int) -> InvalidRecordError:
     """Returns the error for a batch whose records cannot be read."""
     reason = STATUS_REASONS.get(status, "the records cannot be read")
-    return InvalidRecordError(
-        path, reason + ADVICE, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
-    )
+    return batch_error(InvalidRecordError, path, reason + ADVICE, row)
 
 
 def open_parts(

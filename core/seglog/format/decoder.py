@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError
+from seglog.errors import CorruptionError, CorruptRecordError
 from seglog.format import checksum
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
@@ -101,10 +102,17 @@ def checksums_match(data: np.ndarray, batches: np.ndarray, file_position: int) -
 WRONG_CHECKSUM = "the checksum of the batch is wrong"
 
 
+ErrorT = TypeVar("ErrorT", bound=CorruptionError)
+
+
 def wrong_checksum(path: Path | str, row: np.void, advice: str = "") -> CorruptRecordError:
     """Returns the error of a batch (layout.BATCH) whose checksum does not match."""
-    offsets = int(row["base_offset"]), int(row["last_offset"])
-    return CorruptRecordError(path, WRONG_CHECKSUM + advice, int(row["position"]), *offsets)
+    return batch_error(CorruptRecordError, path, WRONG_CHECKSUM + advice, row)
+
+
+def batch_error(kind: type[ErrorT], path: Path | str, reason: str, row: np.void) -> ErrorT:
+    """Returns the error of a batch (layout.BATCH), with its place and offsets."""
+    return kind(path, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"]))
 
 
 def decode_records(

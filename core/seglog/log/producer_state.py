@@ -24,7 +24,7 @@ from seglog import layout
 from seglog.errors import CorruptSnapshotError, InvalidRecordError, InvalidTransactionStateError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type, parse_coordinator_epoch
-from seglog.format.decoder import decode_records
+from seglog.format.decoder import batch_error, decode_records
 from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from seglog.format.record_batch import last_sequence
@@ -460,7 +460,8 @@ def read_markers(
             if int(batch["count"]) == 0:
                 yield None
             elif row == len(records.rows) or records.rows[row]["batch"] != i:
-                yield _invalid(path, batch, STATUS_REASONS.get(int(records.status[i]), "no record is there"))
+                reason = STATUS_REASONS.get(int(records.status[i]), "no record is there")
+                yield batch_error(InvalidRecordError, path, reason, batch)
             else:
                 yield _marker(records, row, path, batch)
 
@@ -472,10 +473,5 @@ def _marker(records: Records, row: int, path: Path, batch: np.void) -> Marker | 
             return None
         epoch = parse_coordinator_epoch(records.value(row))
     except ControlRecordError as error:
-        return _invalid(path, batch, str(error))
+        return batch_error(InvalidRecordError, path, str(error), batch)
     return Marker(kind is ControlType.ABORT, epoch, int(records.rows[row]["timestamp"]))
-
-
-def _invalid(path: Path, batch: np.void, reason: str) -> InvalidRecordError:
-    base, last = int(batch["base_offset"]), int(batch["last_offset"])
-    return InvalidRecordError(path, reason, int(batch["position"]), base, last)

@@ -35,7 +35,7 @@ from seglog import layout
 from seglog.arguments import integer, within
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import control_batches, scan_batches, wrong_checksum
+from seglog.format.decoder import batch_error, control_batches, scan_batches, wrong_checksum
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.read_order import Disorder, Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segments import LogView, collect_aborted
@@ -149,10 +149,8 @@ class FetchResult:
                 rows = rows[rows["offset"] >= self.offset]
             yield replace(part, rows=rows)
             for i in failed:
-                row = part.batches[i]
-                first, last = int(row["base_offset"]), int(row["last_offset"])
                 reason = STATUS_REASONS[int(part.status[i])]
-                raise InvalidRecordError(chunk.path, reason, int(row["position"]), first, last)
+                raise batch_error(InvalidRecordError, chunk.path, reason, part.batches[i])
 
     def ranges_before(self, position: int) -> Ranges:
         """Yields the offsets of the span's batches before byte `position`, for `SeenOffsets`."""

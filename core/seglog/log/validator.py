@@ -39,7 +39,7 @@ from seglog.errors import (
 from seglog.format.builder import BatchOptions, EncodedBatches, columns, encode_columns
 from seglog.format.checksum import byte_view, crc32c
 from seglog.format.columns import STATUS_REASONS, Records, joined
-from seglog.format.decoder import BatchScan, checksums_match, decode_records, scan_batches, wrong_checksum
+from seglog.format.decoder import BatchScan, batch_error, checksums_match, decode_records, scan_batches, wrong_checksum
 from seglog.format.record_batch import RecordBatchHeader
 from seglog.format.windows import WHOLE_LIMIT
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
@@ -306,9 +306,7 @@ def validate_for_follower(analyzed: EncodedBatches, log_end_offset: int) -> None
     for row in batches[batches["leader_epoch"] < NO_LEADER_EPOCH]:
         raise InvalidRecordError(_WHERE, f"there is no leader epoch {int(row['leader_epoch'])}", int(row["position"]))
     for row in batches[(batches["base_offset"] < 0) | (batches["last_offset"] < batches["base_offset"])]:
-        first, last = int(row["base_offset"]), int(row["last_offset"])
-        reason = "the batch ends before it begins, or lies below 0"
-        raise InvalidRecordError(_WHERE, reason, int(row["position"]), first, last)
+        raise batch_error(InvalidRecordError, _WHERE, "the batch ends before it begins, or lies below 0", row)
     first = first_offset_of(analyzed, int(batches["base_offset"][0]))
     if first < log_end_offset:
         raise UnexpectedAppendOffsetError(

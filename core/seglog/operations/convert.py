@@ -25,7 +25,7 @@ from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import compress, decompress
-from seglog.format.decoder import WRONG_CHECKSUM
+from seglog.format.decoder import WRONG_CHECKSUM, batch_error
 from seglog.format.message_set import encode_messages
 from seglog.format.payloads import DecompressionError
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
@@ -173,9 +173,8 @@ def _refuse_damage(surveyor: SegmentSurveyor, piece: WalkedEntries, segment: Seg
     wrong = np.flatnonzero(judged.bits)
     if len(wrong):
         row, code = piece.batches[wrong[0]], code_of(int(judged.bits[wrong[0]]))
-        first, last = int(row["base_offset"]), int(row["last_offset"])
         reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies the good data"
-        raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
+        raise batch_error(CorruptRecordError, segment.log, reason, row)
 
 
 def _reason(piece: WalkedEntries, wrong: int, code: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import control_batches, wrong_checksum
+from seglog.format.decoder import batch_error, control_batches, wrong_checksum
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
@@ -179,9 +179,8 @@ def _require_checksums(chunk: Chunk) -> None:
 def _require_decoded(path: Path, records: Records) -> None:
     bad = np.flatnonzero(records.status)
     if len(bad):
-        row = records.batches[int(bad[0])]
-        place = int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
-        raise CorruptRecordError(path, STATUS_REASONS[int(records.status[bad[0]])], *place)
+        reason = STATUS_REASONS[int(records.status[bad[0]])]
+        raise batch_error(CorruptRecordError, path, reason, records.batches[int(bad[0])])
 
 
 def require_erasable(log: Log, found: FoundRecords, erasure: Erasure) -> None:

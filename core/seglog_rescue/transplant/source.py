@@ -20,6 +20,7 @@ import numpy as np
 
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format import filenames
+from seglog.format.decoder import batch_error
 from seglog.format.filenames import PartitionState
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.swap import settle_leftovers
@@ -281,8 +282,7 @@ class _SourceReading:
         at = int(wrong[0])
         row, bits = rows[at], int(judged.bits[at])
         reason = code_of(bits) if bits else "its offsets are not above those before it"
-        first, last = int(row["base_offset"]), int(row["last_offset"])
-        return at, CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
+        return at, batch_error(CorruptRecordError, segment.log, reason, row)
 
     def _take(self, piece: WalkedEntries) -> None:
         rows = piece.batches

@@ -29,7 +29,7 @@ from pathlib import Path
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checksum import crc32c
-from seglog.format.decoder import wrong_checksum
+from seglog.format.decoder import batch_error, wrong_checksum
 from seglog.format.filenames import FileKind
 from seglog.operations.transaction_indexes import WrongIndex, has_transactions, make_anew, wrong_indexes
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
@@ -423,7 +423,7 @@ class _Fetch:
                 if not is_valid:
                     raise wrong_checksum(path, row)
                 if first < following:
-                    raise CorruptRecordError(path, "offsets do not ascend", int(row["position"]), first, last)
+                    raise batch_error(CorruptRecordError, path, "offsets do not ascend", row)
                 self._require_no_gap(planned, path, following, first)
                 following = last + 1
         if planned.next_offset is not None:
