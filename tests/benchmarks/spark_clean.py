@@ -76,6 +76,9 @@ class Topics:
         settings = load_settings(LocalFileSystem(), environment={}, working_directory=Path("/"))
         return settings.resolve(topic, chosen={"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES})
 
+    def __call__(self, topic):
+        return self.resolve(topic).log
+
 
 def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     from seglog.cleaner.round import CleanerOptions
