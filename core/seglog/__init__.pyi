@@ -86,13 +86,13 @@ from seglog.operations.clean import Skipped as Skipped
 from seglog.operations.convert import Converted as Converted
 from seglog.operations.explain import Explanation as Explanation
 from seglog.operations.free_space import Freed as Freed
-from seglog.operations.keeping import Truncated as Truncated
 from seglog.operations.redact import RedactionReport as RedactionReport
 from seglog.operations.repair import PlannedRepair as PlannedRepair
 from seglog.operations.repair import Repaired as Repaired
 from seglog.operations.retain import Retained as Retained
 from seglog.operations.retain import RetentionFailure as RetentionFailure
 from seglog.operations.stats import PartitionStatistics as PartitionStatistics
+from seglog.operations.truncate import Truncated as Truncated
 from seglog.repairs.undo.journal import RunRecord as RunRecord
 from seglog.verification.findings import Finding as Finding
 from seglog.verification.transactions import Transaction as Transaction

@@ -58,7 +58,7 @@ def run(
       seglog truncate orders-none-0 --to-offset 1000 --dry-run
       seglog truncate orders-none-0 --at-damage
     """
-    from seglog.operations.keeping import TruncationRequest, truncate
+    from seglog.operations.truncate import TruncationRequest, truncate
 
     check_keeping(no_keep, quarantine)
     given = [to_offset is not None, to_time is not None, at_damage]

@@ -19,6 +19,7 @@ from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, load_log, plan_recovery
 from seglog.model import Isolation, TopicPartition
 from seglog.operations.keeping import Keeper
+from seglog.operations.truncate import cut_log
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
@@ -178,7 +179,7 @@ def test_kafka_loads_a_log_that_was_truncated_to_its_start_within_a_batch(kafka:
         log = owner.log(TopicPartition("t", 0))
         base = next(int(row["base_offset"]) for row in log.segments.active.rows().__next__())
         log.increment_log_start_offset(base + 2)
-    Keeper(FS, FixedClock(NOW_MS), lambda _: config, "test").truncate(tmp_path / "t-0", base + 2, None)
+    cut_log(Keeper(FS, FixedClock(NOW_MS), lambda _: config, "test"), tmp_path / "t-0", base + 2, None)
     before = contents(tmp_path / "t-0")
     for answer in (
         kafka.load(tmp_path / "t-0", now_ms=NOW_MS, log_start_offset=base + 2),

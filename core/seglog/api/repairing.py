@@ -12,10 +12,10 @@ from typing import Unpack
 from seglog.api.calling import public, public_verb
 from seglog.log.loader import RecoveryReport
 from seglog.operations import repair as repairing
-from seglog.operations.keeping import Truncated, TruncationArguments, TruncationKeywords, TruncationRequest
-from seglog.operations.keeping import truncate as cut_off
 from seglog.operations.recover import Recovery, RecoveryArguments, RecoveryKeywords, RecoveryRequest
 from seglog.operations.repair import PlannedRepair, RepairArguments, Repaired, RepairKeywords, RepairRequest
+from seglog.operations.truncate import Truncated, TruncationArguments, TruncationKeywords, TruncationRequest
+from seglog.operations.truncate import truncate as cut_off
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import (

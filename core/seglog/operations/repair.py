@@ -23,6 +23,7 @@ from seglog.operations.workspace import (
     CommonArguments,
     Location,
     Workspace,
+    by_log_directory,
     optional_path,
     settings_of,
     text_list,
@@ -145,19 +146,17 @@ def repair_jobs(work: Workspace, request: RepairRequest, *, dry_run: bool = Fals
     options = request.options
     if dry_run:
         warn_of_runs(work, request.paths)
-    jobs: dict[Path, tuple[tuple[Path, ...], bool]] = {}
-    for target in resolve_paths(work.fs, [partition_path(path) for path in request.paths]):
+    targets, jobs = resolve_paths(work.fs, [partition_path(path) for path in request.paths]), []
+    for target in targets:
         if target.kind is TargetKind.FILE:
             why = "a repair takes partition and log directories, as it changes a file's neighbours too"
             raise ArgumentError("", f"{target.path}: {why}")
-        log_directory = target.path.parent
-        mine: tuple[Path, ...] = (target.path,)
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            log_directory, listed = target.path, list_log_directory(work.fs, target.path).partitions
-            mine = tuple(each.path for each in listed if each.state.is_served and not each.is_cluster_metadata)
-        others, whole = jobs.get(log_directory, ((), False))
-        jobs[log_directory] = tuple(dict.fromkeys((*others, *mine))), whole or target.kind is TargetKind.LOG_DIRECTORY
-    return [RepairJob(path, partitions, whole, options) for path, (partitions, whole) in jobs.items()]
+    for place in by_log_directory(targets):
+        listed = list_log_directory(work.fs, place.log_directory).partitions if place.whole else ()
+        served = (each.path for each in listed if each.state.is_served and not each.is_cluster_metadata)
+        partitions = tuple(dict.fromkeys((*place.partitions, *served)))
+        jobs.append(RepairJob(place.log_directory, partitions, place.whole, options))
+    return jobs
 
 
 def plan_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None = None) -> PlannedRepair:

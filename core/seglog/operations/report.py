@@ -23,7 +23,7 @@ from seglog.configuration.settings import DirectorySettings
 from seglog.doors import door
 from seglog.errors import NotALogError, SeglogError
 from seglog.escaping import command_line
-from seglog.format.filenames import PartitionState, parse_partition_directory
+from seglog.format.filenames import PartitionState
 from seglog.log.stateful_topics import state_deleted
 from seglog.look.report.concerns import directory_concerns, partition_concerns
 from seglog.look.report.figures import (
@@ -157,14 +157,9 @@ def _places(fs: FileSystem, targets: Sequence[Target], settings_of: SettingsOf) 
         if named.whole:
             partitions = tuple(p for p in list_log_directory(fs, path).partitions if not p.is_cluster_metadata)
         else:
-            partitions = tuple(filter(None, map(_named, named.partitions)))
+            partitions = tuple(filter(None, map(PartitionDirectory.at, named.partitions)))
         places.append(_Place(path, partitions, named.whole, around, settings_of(path), _is_running(path)))
     return places
-
-
-def _named(path: Path) -> PartitionDirectory | None:
-    name = parse_partition_directory(path.name)
-    return None if name is None else PartitionDirectory(path, name.topic_partition, name.state)
 
 
 def _is_running(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Plans and applies the truncation of a log to an offset or a time (Kafka: UnifiedLog.truncateTo).
+"""Truncates a log to an offset or a time, and keeps what it drops (Kafka: UnifiedLog.truncateTo).
 
 Batches are dropped as a whole: if one holds the offset, the log ends before it. In a broker the log end stays the given
 offset until the next start; here it is at once the end that the next start would find. If the rest ends below the log
@@ -8,16 +8,38 @@ start, the log is empty and begins at its start.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
 
 from seglog import layout
+from seglog.arguments import flag
 from seglog.errors import OffsetOutOfRangeError
+from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.log.lookup import LATEST
 from seglog.log.places import SegmentPlaces
 from seglog.log.read_order import claimed_ranges
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
+from seglog.operations.keeping import Keeper
+from seglog.operations.undo import Settled, settle_unfinished, unsettled
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Workspace,
+    optional_integer,
+    optional_path,
+    optional_time,
+    settings_of,
+)
+from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.undoable import undoable
+from seglog.scan.listing import require_partition
 from seglog.scan.segment_scan import BatchPosition
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +114,90 @@ def _end_before(segment: LogSegment, place: BatchPosition | None) -> int:
         if end > segment.base_offset:
             break
     return end
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A truncation, the report of the recovery before it, and the run that keeps the removed data (None: nothing was
+    removed or kept).
+    """
+
+    cut: Cut
+    recovery: RecoveryReport
+    run: RunRecord | None = None
+
+    def __repr__(self) -> str:
+        cut, run = self.cut, "" if self.run is None else f"; run {self.run.name}"
+        where = f"{cut.topic_partition}: the log ends at offset {cut.end_offset} (before: {cut.end_before})"
+        return f"<Truncated {where}; {count_text(cut.bytes, 'byte')}{run}>"
+
+
+def cut_log(
+    keeper: Keeper,
+    partition: Path,
+    offset: int | None,
+    timestamp: int | None,
+    *,
+    dry_run: bool = False,
+    keep: bool = True,
+) -> Truncated:
+    """Truncates a log at an offset or a timestamp (`plan_cut`); a dry run does the same on an overlay.
+
+    `keeper` keeps the removed data; without `keep` it is lost.
+    """
+    fs, partition = keeper.fs, partition_path(partition)
+    require_partition(fs, partition)
+
+    def work(files: FileSystem) -> Truncated:
+        with keeper.opened(files, partition) as directory:
+            log = directory.log_in(partition)
+            cut = plan_cut(log, offset, timestamp)
+            cut.apply(log)
+            return Truncated(cut, log.recovery)
+
+    if dry_run:
+        return work(OverlayFileSystem(fs))
+    settle_unfinished(fs, partition.parent, keeper.settled)
+    with keeper.locked(partition):
+        if not keep:
+            return work(fs)
+        done, run = undoable(fs, keeper.clock, partition, keeper.command, work, keeper.quarantine)
+    return Truncated(done.cut, done.recovery, run)
+
+
+class TruncationKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.truncate`: the fields of `TruncationRequest`."""
+
+    to_offset: int | None
+    to_time_ms: int | str | None
+    keep: bool
+    quarantine: Location | None
+
+
+class TruncationArguments(TruncationKeywords, CommonArguments, total=False):
+    """Those of `seglog.truncate`, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationRequest:
+    """Where to cut a log, and what becomes of the data, as the user said it. One of offset and time is given."""
+
+    partition: Path
+    to_offset: int | None = None
+    to_time_ms: int | str | None = None
+    keep: bool = True
+    quarantine: Location | None = None
+
+
+def truncate(
+    work: Workspace, request: TruncationRequest, *, dry_run: bool = False, settled: Settled = unsettled
+) -> Truncated:
+    """Truncates the log that the request names (`cut_log`). Raises ValueError unless it says one place."""
+    offset = optional_integer("to_offset", request.to_offset, 0)
+    moment = optional_time("to_time_ms", request.to_time_ms, work.clock)
+    if (offset is None) == (moment is None):
+        raise ValueError("give to_offset or to_time_ms: it says where to cut")
+    config_of = settings_of(work, partition_path(request.partition).parent)
+    place = optional_path("quarantine", request.quarantine)
+    keeper = Keeper(work.fs, work.clock, config_of, "truncate", place, settled)
+    return cut_log(keeper, request.partition, offset, moment, dry_run=dry_run, keep=flag("keep", request.keep))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
-from seglog.format.filenames import parse_partition_directory
 from seglog.look.report.figures import PartitionFigures
 from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.watch import WatchedPartition
@@ -30,11 +29,8 @@ def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, n
 
 def details(fs: FileSystem, one: WatchedPartition, around: Surrounding) -> PartitionFigures | None:
     """Returns the figures of a partition, None if it is gone by now. Raises OSError if it cannot be read."""
-    path = Path(one.path)
-    name = parse_partition_directory(path.name)
-    if name is None:
-        return None
+    partition = PartitionDirectory.at(Path(one.path))
     try:
-        return partition_figures(fs, PartitionDirectory(path, name.topic_partition, name.state), around)
+        return None if partition is None else partition_figures(fs, partition, around)
     except (FileNotFoundError, NotALogError):
         return None

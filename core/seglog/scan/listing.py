@@ -114,6 +114,12 @@ class PartitionDirectory:
     topic_partition: TopicPartition
     state: PartitionState
 
+    @classmethod
+    def at(cls, path: Path) -> PartitionDirectory | None:
+        """Returns the partition that the name of a directory says, None if it is not one's."""
+        name = filenames.parse_partition_directory(path.name)
+        return None if name is None else cls(path, name.topic_partition, name.state)
+
     @property
     def is_cluster_metadata(self) -> bool:
         """The KRaft controller's own log, which no LogManager loads."""

@@ -20,7 +20,6 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
 from seglog.errors import RefusedError
-from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, list_partition
@@ -91,12 +90,12 @@ def choose(
 
 
 def _named(path: Path) -> PartitionDirectory:
-    name = parse_partition_directory(path.name)
-    if name is None:
+    found = PartitionDirectory.at(path)
+    if found is None:
         raise RefusedError(
             f"{path}: its name does not say which topic and partition it is; rename the copy to TOPIC-NUMBER"
         )
-    return PartitionDirectory(path, name.topic_partition, name.state)
+    return found
 
 
 def _reason_against(place: PartitionDirectory, topics: Mapping[str, str], whole: bool) -> str:

@@ -18,6 +18,7 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
+from seglog.operations.truncate import cut_log
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunState, read_journal
 from seglog.scan.listing import Target, TargetKind, resolve_paths
@@ -77,9 +78,9 @@ def damage(logs: Path, segment: int, byte: int = 90) -> Path:
 @pytest.mark.parametrize("offset", [0, 1, 2, 3, 10, 17, 29, 30, 31, 44, 45, 58, 59])
 def test_a_truncation_says_what_it_cuts_keeps_it_and_gives_it_back(logs: Path, offset: int) -> None:
     before = facts(logs / "t-0")
-    plan = keeper().truncate(logs / "t-0", offset, None, dry_run=True)
+    plan = cut_log(keeper(), logs / "t-0", offset, None, dry_run=True)
     assert facts(logs / "t-0") == before and plan.run is None
-    done = keeper().truncate(logs / "t-0", offset, None)
+    done = cut_log(keeper(), logs / "t-0", offset, None)
     assert done.cut == plan.cut
     kept = offset // 3 * 3
     assert (done.cut.first_offset, done.cut.end_offset, done.cut.end_before) == (kept, kept, 60)
@@ -96,11 +97,11 @@ def test_a_truncation_says_what_it_cuts_keeps_it_and_gives_it_back(logs: Path, o
 def test_a_truncation_to_the_end_changes_and_keeps_nothing(logs: Path) -> None:
     before = facts(logs)
     for offset in (60, 99):
-        done = keeper().truncate(logs / "t-0", offset, None)
+        done = cut_log(keeper(), logs / "t-0", offset, None)
         assert done.cut.empty and done.run is None
     assert facts(logs) == before
     with pytest.raises(OffsetOutOfRangeError):
-        keeper().truncate(logs / "t-0", -1, None)
+        cut_log(keeper(), logs / "t-0", -1, None)
 
 
 @pytest.mark.parametrize("start", [1, 4, 13, 32, 59])
@@ -108,8 +109,8 @@ def test_a_truncation_to_a_log_start_within_a_batch_leaves_an_empty_log_there(lo
     with LogDirectory.open(logs, fs=FS, clock=CLOCK, config_of=lambda _: CONFIG, writable=True) as owner:
         owner.log(NAME).increment_log_start_offset(start)
     before, size = facts(logs / "t-0"), sum(path.stat().st_size for path in (logs / "t-0").glob("*.log"))
-    plan = keeper().truncate(logs / "t-0", start, None, dry_run=True)
-    done = keeper().truncate(logs / "t-0", start, None)
+    plan = cut_log(keeper(), logs / "t-0", start, None, dry_run=True)
+    done = cut_log(keeper(), logs / "t-0", start, None)
     assert done.cut == plan.cut
     assert (done.cut.first_offset, done.cut.end_offset, done.cut.bytes) == (start // 3 * 3, start, size)
     assert [path.name for path in (logs / "t-0").glob("*.log")] == [f"{start:020d}.log"]
@@ -129,7 +130,7 @@ def test_a_truncation_long_after_the_last_write_opens_transactions_whose_markers
     later = FixedClock(fixture_now_ms("4.3.0/clean") + 1000 * 86_400_000)  # all producers have expired
     with LogDirectory.open(data, fs=FS, clock=later, writable=False) as owner:
         end = owner.log(TopicPartition("payments", 0)).log_end_offset
-    done = Keeper(FS, later, lambda _: LogConfig(), "test").truncate(data / "payments-0", int(end * share), None)
+    done = cut_log(Keeper(FS, later, lambda _: LogConfig(), "test"), data / "payments-0", int(end * share), None)
     assert not done.cut.empty
     found = Verification(FS, resolve_paths(FS, [data / "payments-0"]), VerifyOptions(level=Level.SEMANTIC), later)
     assert [each.message for each in found if each.code != "TRANSACTION_OPEN"] == []
@@ -140,12 +141,12 @@ def test_bytes_that_would_go_are_those_that_go(logs: Path) -> None:
         return sum(path.stat().st_size for path in (logs / "t-0").glob("*.log"))
 
     before = size()
-    done = keeper().truncate(logs / "t-0", 31, None)
+    done = cut_log(keeper(), logs / "t-0", 31, None)
     assert done.cut.bytes == before - size()
 
 
 def test_without_keeping_it_is_gone(logs: Path) -> None:
-    done = keeper().truncate(logs / "t-0", 31, None, keep=False)
+    done = cut_log(keeper(), logs / "t-0", 31, None, keep=False)
     assert done.run is None and offsets(logs) == list(range(30))
     assert not (logs.parent / QUARANTINE).exists()
 
@@ -158,7 +159,7 @@ def test_damage_below_the_place_is_refused_and_nothing_changes(logs: Path) -> No
     before = facts(logs)
     for dry_run in (True, False):
         with pytest.raises(CorruptRecordError, match="position 0"):
-            keeper().truncate(logs / "t-0", 4, None, dry_run=dry_run)
+            cut_log(keeper(), logs / "t-0", 4, None, dry_run=dry_run)
     assert facts(logs) == before
 
 
@@ -226,7 +227,7 @@ class FullDisk(LocalFileSystem):
 def test_where_there_is_no_room_nothing_is_cut(logs: Path) -> None:
     before = facts(logs)
     with pytest.raises(RefusedError, match="bytes of disk space are needed, and 10 are free"):
-        keeper(FullDisk()).truncate(logs / "t-0", 10, None)
+        cut_log(keeper(FullDisk()), logs / "t-0", 10, None)
     assert facts(logs) == before
     assert not list((logs.parent).glob(f"{QUARANTINE}/*"))
 
@@ -265,7 +266,7 @@ def test_an_error_on_the_way_leaves_the_log_as_it_was_or_is_done(logs: Path, tmp
         shutil.copytree(logs, copy)
         fs = Failing(n)
         try:
-            keeper(fs).truncate(copy / "t-0", 10, None)
+            cut_log(keeper(fs), copy / "t-0", 10, None)
         except (OSError, RefusedError):
             failures += 1
             assert contents_of(copy) == before, n

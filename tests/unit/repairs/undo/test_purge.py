@@ -9,6 +9,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError
 from seglog.operations.keeping import Keeper
+from seglog.operations.truncate import cut_log
 from seglog.repairs.undo.journal import RunRecord, read_journal
 from seglog.repairs.undo.quarantine import purge_left_over, purge_run, runs_in
 from seglog.storage.local import LocalFileSystem
@@ -24,7 +25,7 @@ def run_of(logs: Path) -> RunRecord:
     for path in partition.glob("*"):
         path.unlink()
     write_segment(partition, 0, batch(0, 5), batch(5, 5))
-    run = Keeper(FS, FixedClock(5000), lambda _: LogConfig(), "truncate").truncate(partition, 5, None).run
+    run = cut_log(Keeper(FS, FixedClock(5000), lambda _: LogConfig(), "truncate"), partition, 5, None).run
     assert run is not None
     return run
 

@@ -17,6 +17,7 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
+from seglog.operations.truncate import cut_log
 from seglog.repairs.repair import repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord, read_journal
@@ -66,7 +67,7 @@ class Directory:
         with LogDirectory.open(self.path, fs=FS, clock=self.clock, writable=False) as owner:
             start, end = owner.log(key).log_start_offset, owner.log(key).log_end_offset
         offset = self.dice.randint(start, end)
-        return self._keeper("truncate").truncate(self.path / str(key), offset, None).run
+        return cut_log(self._keeper("truncate"), self.path / str(key), offset, None).run
 
     def repair(self, key: TopicPartition) -> RunRecord | None:
         return repair(FS, self.clock, self.path, [self.path / str(key)]).run
