@@ -73,15 +73,13 @@ class Session:
 
         self.used.update(used)
         share_freed_memory()
-        warn = self.console.warning
-        named = tuple(self.named)
+        named, warn = tuple(self.named), self.console.warning
         return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs, named, warn=warn)
 
     def settled(self, run: RunRecord) -> None:
         """Reports that an interrupted run was settled, and remembers where it is."""
         self.remember_run(run.folder)
-        command = run.command
-        self.console.message(f"the {command} {run.name}, which was cut short, is {run.state.value} now")
+        self.console.message(f"the {run.command} {run.name}, which was cut short, is {run.state.value} now")
 
     def remember_run(self, folder: Path) -> None:
         """Notes where a run's folder is, so that `seglog undo NAME` finds it from any directory."""

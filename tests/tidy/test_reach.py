@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
 CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
 STARTS = {
-    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 49_500),
+    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 49_000),
     "open_log": (["seglog.api.opening"], 23_000),
 }
 _STEP = 500
