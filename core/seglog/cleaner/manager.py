@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Self
 
 from seglog.cleaner.dirtiness import LogToClean, changes_with_time, log_to_clean
 from seglog.cleaner.round import rolled_segments
@@ -61,24 +60,24 @@ def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
 class CleanerManager:
     """Hands out the logs of one directory to cleaner threads, the filthiest first.
 
-    `logs` are the open compacted logs. `checkpoints` returns the first dirty offsets and is called anew each time;
-    `write_checkpoint` makes one durable. `uncleanable` outlives the manager, which keeps the reasons. With `rolled`,
-    logs are judged as if their active segments were rolled, which the round then does.
+    `logs` are the open compacted logs of `directory`, whose checkpoints are read anew each time; a dry run writes none.
+    `uncleanable` outlives the manager, which keeps the reasons there. With `rolled`, logs are judged as if their active
+    segments were rolled, which the round then does.
     """
 
     def __init__(
         self,
+        directory: LogDirectory,
         logs: Sequence[Log],
-        checkpoints: Callable[[], Mapping[TopicPartition, int]],
-        write_checkpoint: Callable[[TopicPartition, int], None],
         clock: Clock,
-        uncleanable: dict[TopicPartition, Uncleanable],
+        uncleanable: dict[TopicPartition, Uncleanable] | None = None,
         *,
         rolled: bool = False,
+        dry_run: bool = False,
     ) -> None:
         self._logs: dict[TopicPartition, Log] = {}
-        self._checkpoints, self._write_checkpoint, self._clock = checkpoints, write_checkpoint, clock
-        self.uncleanable, self._rolled = uncleanable, rolled
+        self._directory, self._clock, self._rolled, self._dry_run = directory, clock, rolled, dry_run
+        self.uncleanable = {} if uncleanable is None else uncleanable
         self._in_progress: set[TopicPartition] = set()
         self._tried: set[TopicPartition] = set()
         self._to_judge: set[TopicPartition] = set()
@@ -90,18 +89,6 @@ class CleanerManager:
         self._lock = threading.Lock()
         for log in logs:
             self.add(log)
-
-    @classmethod
-    def of(
-        cls, directory: LogDirectory, logs: Sequence[Log], clock: Clock, *, rolled: bool, dry_run: bool = False
-    ) -> Self:
-        """Returns a manager that hands out these logs of a directory. In a dry run it writes no checkpoint."""
-
-        def write(topic_partition: TopicPartition, offset: int) -> None:
-            if not dry_run:
-                directory.write_cleaner_offset(topic_partition, offset)
-
-        return cls(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=rolled)
 
     def add(self, log: Log) -> None:
         """Hands out one more log from now on."""
@@ -187,7 +174,7 @@ class CleanerManager:
 
     def _judged(self, keys: Iterable[TopicPartition]) -> list[LogToClean]:
         """Returns how dirty those of the logs are that are neither in progress nor uncleanable."""
-        now_ms, checkpoints = self._clock.now_ms(), self._checkpoints()
+        now_ms, checkpoints = self._clock.now_ms(), self._directory.cleaner_offsets
         logs = [self._logs[key] for key in keys if key not in self._in_progress]
         return [
             log_to_clean(
@@ -238,6 +225,10 @@ class CleanerManager:
             self._tried.add(topic_partition)
             self._end(topic_partition)
             return found
+
+    def _write_checkpoint(self, key: TopicPartition, offset: int) -> None:
+        if not self._dry_run:
+            self._directory.write_cleaner_offset(key, offset)
 
     def _end(self, key: TopicPartition) -> None:
         self._in_progress.discard(key)

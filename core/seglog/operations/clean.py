@@ -366,7 +366,7 @@ class _DirectoryRun:
     def clean_eligible(self) -> Iterator[Outcome]:
         """Cleans the filthiest log, again and again; of ten thousand logs only one is open at a time."""
         options = self.work.options
-        manager = CleanerManager.of(self.directory, (), self.clock, rolled=options.roll, dry_run=self.dry_run)
+        manager = CleanerManager(self.directory, (), self.clock, rolled=options.roll, dry_run=self.dry_run)
         ranking = Ranking(self.directory, manager, self.fs, self.clock, opens_all=options.roll)
         for partition in compacted_partitions(self.directory, self.work):
             if isinstance(partition, Skipped):

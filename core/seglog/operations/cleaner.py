@@ -242,8 +242,7 @@ class CleanerService:
         self.listener.uncleanable(uncleanable)
 
     def _manager(self, directory: LogDirectory, logs: list[Log]) -> CleanerManager:
-        write = directory.write_cleaner_offset
-        return CleanerManager(logs, lambda: directory.cleaner_offsets, write, self.clock, self.uncleanable)
+        return CleanerManager(directory, logs, self.clock, self.uncleanable)
 
     # --- step 3
 

@@ -78,14 +78,18 @@ def examination(
 class RepairOutcome:
     """The result of a repair.
 
-    `run` is what `undo` takes, None if there was nothing to do. `unrepaired` lists damage that stays. `failure` is the
-    error for which everything was taken back, or None.
+    `run` is what `undo` takes, None if there was nothing to do. `failure` is the error for which everything was taken
+    back, or None.
     """
 
     plan: RepairPlan
     run: RunRecord | None
-    unrepaired: tuple[str, ...]
     failure: SeglogError | OSError | None = None
+
+    @property
+    def unrepaired(self) -> tuple[str, ...]:
+        """The damage that stays."""
+        return self.plan.unrepaired
 
     @property
     def complete(self) -> bool:
@@ -140,7 +144,7 @@ def repair(
     """
     plan = plan_repair(fs, clock, log_directory, partitions, findings, options or RepairOptions(), progress)
     if plan.is_empty:
-        return RepairOutcome(plan, None, plan.unrepaired)
+        return RepairOutcome(plan, None)
     changing = [partition for partition in plan.partitions if not partition.is_empty]
     require_one_file_system(fs, log_directory, partitions)
 
@@ -172,7 +176,7 @@ def repair(
     except KeyboardInterrupt as stop:
         take_back_after(stop, fs, run, journal)
         raise
-    return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, failure)
+    return RepairOutcome(plan, read_journal(fs, run.folder), failure)
 
 
 def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:

@@ -180,7 +180,7 @@ def _cleaned(
                     elif log is not None:
                         yield log
                 managers.append(
-                    (directory, part, CleanerManager.of(directory, logs, work.clock, rolled=part.options.roll))
+                    (directory, part, CleanerManager(directory, logs, work.clock, rolled=part.options.roll))
                 )
         while due := [*due, *_eligible(managers)]:
             yield from _run(spark, due, work.clock, placement, watch)

@@ -1,1 +1,1 @@
-"""One module a verb: `fetch`."""
+"""One module a verb: `fetch`; and the transaction indexes that it makes anew."""

@@ -31,7 +31,6 @@ from seglog.format import filenames
 from seglog.format.checksum import crc32c
 from seglog.format.decoder import batch_error, wrong_checksum
 from seglog.format.filenames import FileKind
-from seglog.operations.transaction_indexes import WrongIndex, has_transactions, make_anew, wrong_indexes
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
@@ -52,6 +51,7 @@ from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSys
 from seglog.storage.lock import partition_path
 from seglog.storage.trust import require_trust
 from seglog.units import count_is, count_text
+from seglog_stores.operations.transaction_indexes import WrongIndex, has_transactions, make_anew, wrong_indexes
 from seglog_stores.tiers.contents import WholeObject
 from seglog_stores.tiers.view import TierFileSystem
 

@@ -27,13 +27,8 @@ HOUR_MS = 3_600_000
 
 
 def manager_of(directory: LogDirectory, uncleanable: dict[TopicPartition, Uncleanable] | None = None) -> CleanerManager:
-    return CleanerManager(
-        [directory.log(found.topic_partition) for found in list_log_directory(FS, directory.path).live],
-        lambda: directory.cleaner_offsets,
-        directory.write_cleaner_offset,
-        ManualClock(START_MS + HOUR_MS),
-        {} if uncleanable is None else uncleanable,
-    )
+    logs = [directory.log(found.topic_partition) for found in list_log_directory(FS, directory.path).live]
+    return CleanerManager(directory, logs, ManualClock(START_MS + HOUR_MS), uncleanable)
 
 
 def a_log(directory: LogDirectory, segments: int = 3) -> Log:
