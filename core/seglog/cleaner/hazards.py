@@ -68,11 +68,6 @@ class Hazard:
         """The hazard with its segment and position, for a sentence."""
         return f"{self.segment.log.name} position {self.position}: {self.message}"
 
-    @property
-    def by_timestamp(self) -> bool:
-        """True if it is in the way only of a round that writes batches anew."""
-        return self.reason is HazardReason.NEGATIVE_TIMESTAMP
-
 
 def largest_decompressed(kafka: KafkaVersion, config: LogConfig) -> int | None:
     """Returns the bytes that a record in a compressed batch may have for a release's cleaner; None for any number."""

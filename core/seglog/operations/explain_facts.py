@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean, policy_problem
-from seglog.cleaner.hazards import DROPS, FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
+from seglog.cleaner.hazards import DROPS, FAILS, LAUNDERS, Hazard, HazardReason, cleaner_hazards, largest_decompressed
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.errors import SeglogError
@@ -178,5 +178,6 @@ def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome, kafka: KafkaVe
     rewrites = not isinstance(tried, Cleaned) or tried.result.stats.reasons()["batches_rebuilt"] > 0
     segments, largest = list_partition(log.fs, log.directory).segments, largest_decompressed(kafka, log.config)
     for hazard in cleaner_hazards(log.fs, segments, largest=largest):
-        if hazard.segment.base_offset < state.first_uncleanable_offset and (rewrites or not hazard.by_timestamp):
+        is_met = rewrites or hazard.reason is not HazardReason.NEGATIVE_TIMESTAMP
+        if is_met and hazard.segment.base_offset < state.first_uncleanable_offset:
             yield hazard

@@ -193,13 +193,9 @@ def _wrapper(data: np.ndarray, row: np.void, records: Records, chosen: np.ndarra
     codec, magic = int(row["attributes"]) & layout.CODEC_MASK, int(row["magic"])
     if chosen[-1] and erasure.whole_record:  # inner offsets of magic 1 count back from the wrapper's
         raw = _OFFSET.pack(int(records.rows["offset"][~chosen][-1])) + raw[_OFFSET.size :]
-    return _entry(raw, _key_of_wrapper(raw, magic), compress(codec, b"".join(inner), magic=magic))
-
-
-def _key_of_wrapper(raw: bytes, magic: int) -> bytes | None:
-    at = _key_at(magic)
-    (size,) = _SIZE.unpack_from(raw, at)
-    return None if size < 0 else raw[at + _SIZE.size : at + _SIZE.size + size]
+    at = _key_at(magic) + _SIZE.size
+    (size,) = _SIZE.unpack_from(raw, at - _SIZE.size)
+    return _entry(raw, None if size < 0 else raw[at : at + size], compress(codec, b"".join(inner), magic=magic))
 
 
 def _key_at(magic: int) -> int:

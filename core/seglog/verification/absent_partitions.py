@@ -15,7 +15,6 @@ from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, list_partition
-from seglog.storage.filesystem import FileSystem
 from seglog.verification.codes import Severity
 from seglog.verification.surroundings import Surroundings
 
@@ -44,7 +43,9 @@ def absent_partitions(directories: Sequence[tuple[LogDirectoryListing, Surroundi
         p.topic_partition
         for listing, around in directories
         for p in listing.partitions
-        if p.state is PartitionState.LIVE or (p.state is PartitionState.FUTURE and _holds_bytes(around.fs, p.path))
+        if p.state is PartitionState.LIVE
+        # an empty future copy does not stand for its partition
+        or (p.state is PartitionState.FUTURE and list_partition(around.fs, p.path).size > 0)
     }
     metadata = next((m for _, around in directories if (m := around.metadata) is not None and m.knows_topics), None)
     node_id = next((around.node_id for _, around in directories if around.node_id is not None), None)
@@ -63,11 +64,6 @@ def absent_partitions(directories: Sequence[tuple[LogDirectoryListing, Surroundi
                     others = ", ".join(str(node) for node in assignment.replicas if node != node_id)
                     copies = f"brokers {others} have copies" if others else "no other broker has a copy"
                     yield _absent(around, key, f"the cluster's metadata puts it on this broker; {copies}")
-
-
-def _holds_bytes(fs: FileSystem, partition: Path) -> bool:
-    """True if a partition directory holds any: an empty future copy does not stand for its partition."""
-    return list_partition(fs, partition).size > 0
 
 
 def _absent(around: Surroundings, key: TopicPartition, reason: str) -> AbsentPartition:

@@ -118,10 +118,6 @@ def _meta_properties(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
     yield {**fields, "directory_id": directory}
 
 
-def _quorum_state(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
-    yield {"data": parse_quorum_state(data, path)}
-
-
 _BY_KIND: dict[FileKind, Reader] = {
     FileKind.OFFSET_INDEX: _index_rows("offset_index_entry", decode_offset_index, 8),
     FileKind.TIME_INDEX: _index_rows("time_index_entry", decode_time_index, 12),
@@ -137,5 +133,5 @@ _BY_NAME: dict[str, Reader] = {
     filenames.CLEAN_SHUTDOWN_FILE: _rows_of(
         "clean_shutdown", lambda data, _: [{"broker_epoch": checkpoint.parse_clean_shutdown(data)}]
     ),
-    filenames.QUORUM_STATE: _rows_of("quorum_state", _quorum_state),
+    filenames.QUORUM_STATE: _rows_of("quorum_state", lambda data, path: [{"data": parse_quorum_state(data, path)}]),
 }
