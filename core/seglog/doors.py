@@ -32,8 +32,6 @@ DOORS = {
     "internal kind": ("seglog_ask.values.internal_topics", "kind_of_partition"),
     # the decoder of one of Kafka's own topics: (topic) -> values.internal_topics.Decoder
     "internal decoder": ("seglog_ask.values.internal_topics", "decoder_of"),
-    # the first record that a broker's cleaner fails on: (fs, partition, bases, Kafka, config) -> cleaner.hazards.Hazard
-    "too large to clean": ("seglog.cleaner.hazards", "first_too_large"),
     # what a start would do with one broker's log directories: (fs, paths, clock, settings_of, deep=) -> Diagnosis rows
     "diagnoses": ("seglog_rescue.doctor.doctor", "diagnoses"),
     # the kinds of its diagnoses: () -> verification.finding_codes.Code

@@ -32,6 +32,7 @@ from seglog.cleaner.cleaner import (
     ignore_step,
 )
 from seglog.cleaner.dirtiness import LogToClean, policy_problem
+from seglog.cleaner.hazards import first_too_large
 from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.ranking import Ranking
@@ -41,7 +42,6 @@ from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import Contradiction
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import release_for
-from seglog.doors import door
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
@@ -241,7 +241,7 @@ def _broker_fails(fs: FileSystem, part: DirectoryCleaning, result: CleaningResul
     """Returns where a broker's cleaner would fail on a record that is too large for it, "" if it would not."""
     key, kafka = result.topic_partition, max(part.options.kafka, release_for(part.topics.writer))
     bases = {base for base, _ in result.segments_before}
-    hazard = door("too large to clean")(fs, part.log_directory / str(key), bases, kafka, part.topics(key.topic))
+    hazard = first_too_large(fs, part.log_directory / str(key), bases, kafka, part.topics(key.topic))
     fails = f"the cleaner of a Kafka {kafka} broker fails on it, and then leaves it alone"
     return f"{fails}: {hazard.place}" if hazard else ""
 
