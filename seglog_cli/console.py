@@ -47,6 +47,7 @@ class Console:
         # Removes what moves on the terminal before a line is written there; set while such a display is open.
         self.before_line: Callable[[], None] | None = None
         self._warned: set[str] = set()
+        self._warned_before: set[str] = set()  # in the last round of a service
 
     @property
     def stdout_is_terminal(self) -> bool:
@@ -149,12 +150,18 @@ class Console:
         if self.verbose and not self.quiet:
             self.say(text)
 
-    def warning(self, text: str) -> None:
-        """Writes a warning to stderr, unless `-q`; the same one only once."""
-        if text in self._warned:
-            return
+    def warning(self, text: str, *, again: bool = False) -> None:
+        """Writes a warning to stderr, unless `-q`; the same one only once, but for one that is to be said `again`."""
+        is_known = text in self._warned or text in self._warned_before
         self._warned.add(text)
-        self.message(f"{styled('warning:', 'warning', self.color_err)} {text}")
+        if again or not is_known:
+            self.message(f"{styled('warning:', 'warning', self.color_err)} {text}")
+
+    def end_round(self) -> None:
+        """Ends a round of a service. What lasts is said once; what was not said in a whole round is said when it comes
+        back.
+        """
+        self._warned_before, self._warned = self._warned, set()
 
     def error(self, text: str) -> None:
         """Writes an error to stderr, always."""

@@ -170,12 +170,13 @@ class _Reporter:
             self._last_success = run
             show_outcome(self._session, run.outcome, dry_run=False)
         else:
-            console.warning(f"the run failed, and is tried again in {run.wait_s:.0f} s: {run.error}")
+            console.warning(f"the run failed, and is tried again in {run.wait_s:.0f} s: {run.error}", again=True)
             if self._session.as_json:
                 console.json({"type": "failure", "message": str(run.error), "failures": run.failures})
         console.flush()
         if self._prometheus is not None:
             self._write_gauges(run, self._prometheus)
+        console.end_round()
 
     def _write_gauges(self, run: RunOfBackup, path: Path) -> None:
         from seglog.storage.gauges import write_gauges

@@ -158,7 +158,7 @@ class Reporter:
     def problem(self, sentence: str) -> None:
         with self._lock:
             self.has_told = True
-            self._console.warning(sentence)  # once: a lock may be held for long
+            self._console.warning(sentence)
 
     def passed(self, outcome: PassOutcome) -> None:
         delayed = [log for log in outcome.logs if log.delay_ms > 0]
@@ -178,6 +178,7 @@ class Reporter:
             self._write_gauges(outcome)
         except OSError as error:
             self._console.warning(f"{error.filename or self._history.path}: not written: {error.strerror}")
+        self._console.end_round()  # a held lock is reported once, not every 15 seconds
 
     def _write_gauges(self, outcome: PassOutcome) -> None:
         from seglog.cleaner.metrics import CleanerGauges, gauges_of

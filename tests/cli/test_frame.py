@@ -243,6 +243,20 @@ def test_q_hides_messages_but_no_errors(tmp_path: Path) -> None:
     assert run("recover", tmp_path / "nothing", "-q").stderr != ""
 
 
+def test_a_service_says_once_what_lasts_and_again_what_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    from seglog_cli.console import Console
+
+    console = Console()
+    for sentences in (["locked", "damaged"], ["damaged"], ["locked", "damaged", "locked"]):
+        for sentence in sentences:
+            console.warning(sentence)
+        console.end_round()
+    console.warning("failed", again=True)
+    console.warning("failed", again=True)
+    said = [line.removeprefix("warning: ") for line in capsys.readouterr().err.splitlines()]
+    assert said == ["locked", "damaged", "locked", "failed", "failed"]
+
+
 def test_plain_progress_is_lines_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from seglog_cli.console import Console
     from seglog_cli.progress import open_progress

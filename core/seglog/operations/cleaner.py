@@ -34,7 +34,7 @@ from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
+from seglog.errors import ConfigError, CorruptionError, SeglogError
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
@@ -74,7 +74,6 @@ class PassOutcome:
     results: list[CleaningResult] = field(default_factory=list)
     retained: list[RetentionPlan] = field(default_factory=list)
     logs: list[LogToClean] = field(default_factory=list)
-    locked: bool = False
     error: SeglogError | None = None  # the error that ended the pass early
     ended_ms: int = 0
 
@@ -150,7 +149,7 @@ class CleanerService:
         except CleaningStoppedError:
             _logger.info("%s: stopped while its logs were opened", self.log_directory)
         except SeglogError as error:
-            outcome.locked, outcome.error = isinstance(error, LockedError), error
+            outcome.error = error
             self.listener.problem(str(error))
         outcome.ended_ms = self.clock.now_ms()
         return outcome

@@ -15,6 +15,9 @@ from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSys
 from seglog.storage.gauges import gauges_text
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.routing import machine_files
+from seglog_cli.commands.backup import _Reporter
+from seglog_cli.console import Console
+from seglog_cli.session import Session
 from seglog_rescue.backup.repository import Repository
 from seglog_rescue.backup.restoring import restore_snapshots
 from seglog_rescue.operations.backup import BackupRequest, backup, chosen_snapshots
@@ -238,3 +241,14 @@ def test_leaders_are_asked_of_the_metadata_of_one_broker(tmp_path: Path) -> None
         with pytest.raises(RefusedError, match=message):
             backup(LocalFileSystem(), machine_files(), ManualClock(START_MS), request)
     assert run("backup", one, "--to", tmp_path / "backup", "--leaders").exit_code == 0
+
+
+def test_every_run_that_fails_is_told_and_what_lasts_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = _Reporter(Session(Console()), "repository", tmp_path / "nowhere" / "gauges.prom")
+    for failures in (1, 2, 3):
+        reporter.ended(RunOfBackup(None, RefusedError("no room"), 1.0, START_MS, failures, 60.0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines.count("warning: the run failed, and is tried again in 60 s: no room") == 3
+    assert [line for line in lines if "not written" in line] == lines[1:2]
