@@ -372,8 +372,7 @@ class LogDirectory:
         """Notes a log's recovery point, log start and high watermark for the checkpoints."""
         if self.is_broker_directory and not self.is_known(log.directory):
             return  # the entry would be the live partition's, or one with a name that no broker gives
-        points, starts, watermarks, dirty = self._noted.values()
-        key, start = log.topic_partition, log.log_start_offset
+        noted, key, start = self._noted, log.topic_partition, log.log_start_offset
         # A right entry stays even if the first segment now begins there: undo brings back what was below. A tiered
         # topic's lower entry is the broker's: the offsets below lie in the tier.
         known = self.log_start_offsets.get(key)
@@ -381,11 +380,12 @@ class LogDirectory:
         is_tiered = log.config.remote_storage_enable or log.directory in self._in_tier
         stays = is_tiered and known is not None and known < start
         if not stays and (needed or (known is not None and self.is_broker_directory)):
-            starts[key] = start if needed else None
+            noted[filenames.LOG_START_OFFSET_CHECKPOINT][key] = start if needed else None
         if self.is_broker_directory:
-            points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)
+            noted[filenames.RECOVERY_POINT_CHECKPOINT][key] = log.recovery_point
+            noted[filenames.HIGH_WATERMARK_CHECKPOINT][key] = self._high_watermark_of(log)
             if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
-                dirty[key] = log.segments.active.base_offset
+                noted[filenames.CLEANER_OFFSET_CHECKPOINT][key] = log.segments.active.base_offset
 
     def _high_watermark_of(self, log: Log) -> int:
         """The broker's own high watermark while the log keeps its length: replicas may still lag."""
