@@ -182,7 +182,7 @@ def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogC
 
 def _may_be_tier(fs: FileSystem, path: Path) -> bool:
     """True if a directory holds names of tiered storage, or if a path may lead into a snapshot of a backup. Most do
-    not, and then no tier code is imported.
+    not, and then of the tiers only their names are imported.
     """
     from seglog.remote_path import SNAPSHOT_MARK
 
