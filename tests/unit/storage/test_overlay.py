@@ -13,6 +13,7 @@ from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import FILES_HELD, OverlayFileSystem
+from tests.support.open_descriptors import needs_descriptors, open_below
 
 BELOW = LocalFileSystem()
 NAMES = ("a", "b", "c")
@@ -106,20 +107,7 @@ def test_directories_are_made_in_memory(tmp_path: Path) -> None:
         overlay.remove_directory(tmp_path / "x" / "y")
 
 
-def held_below(directory: Path) -> int:
-    """The descriptors of this process that lie below `directory`.
-
-    Others come and go: a collection of garbage closes what another test left.
-    """
-    held = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            held += descriptor.readlink().is_relative_to(directory)
-        except FileNotFoundError:
-            continue  # the one that listed the directory
-    return held
-
-
+@needs_descriptors
 def test_more_files_may_change_than_are_held_open(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.log" for number in range(FILES_HELD + 10)]
     for path in paths:
@@ -127,10 +115,10 @@ def test_more_files_may_change_than_are_held_open(tmp_path: Path) -> None:
     overlay = OverlayFileSystem(BELOW)
     for path in paths:
         overlay.rename(path, path.with_suffix(".deleted"))
-    assert held_below(tmp_path) == FILES_HELD
+    assert len(open_below(tmp_path)) == FILES_HELD
     for path in paths:
         assert overlay.read_bytes(path.with_suffix(".deleted")) == path.name.encode()
-    assert held_below(tmp_path) == FILES_HELD
+    assert len(open_below(tmp_path)) == FILES_HELD
     paths[0].rename(tmp_path / "away")
     paths[0].write_bytes(b"other")
     with pytest.raises(VanishedError, match=re.escape(str(paths[0]))):

@@ -14,6 +14,7 @@ from seglog.storage.filesystem import FileSystem, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.routing import machine_files
+from tests.support.open_descriptors import needs_descriptors, open_below
 
 FS = LocalFileSystem()
 KINDS: dict[str, Callable[[], FileSystem]] = {
@@ -74,10 +75,11 @@ def test_whoever_has_an_open_of_its_own_sees_each_file(tmp_path: Path) -> None:
     assert Noting().read_each(tmp_path, ["a"]) == [b"1"] and opened == ["a"]
 
 
+@needs_descriptors
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
-    before = len(list(Path("/proc/self/fd").iterdir()))
     FS.read_each(tmp_path, ["a", "a"])
+    assert open_below(tmp_path) == []
     with pytest.raises(FileNotFoundError):
         FS.read_each(tmp_path, ["a", "missing"])
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_below(tmp_path) == []
