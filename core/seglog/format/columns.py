@@ -182,20 +182,25 @@ def joined(parts: Sequence[Records]) -> Records:
     """Joins the parts of one table of batches, for callers that need all of them and know that they are small."""
     if len(parts) == 1:
         return parts[0]
-    batches, status, tables, shift = [], [], [], 0
     arenas: list[np.ndarray] = []
-    first = parts[0].first_batch
+    shifts, end = [], 0
     for part in parts:
-        if not arenas or part.arena is not arenas[-1]:
-            shift += len(arenas[-1]) if arenas else 0
+        if not arenas or part.arena is not arenas[-1]:  # parts of one arena follow each other
             arenas.append(part.arena)
-        rows = part.rows.copy()
-        for name in ("position", "key_position", "value_position", "headers_position"):
-            rows[name] += shift
-        rows["batch"] += part.first_batch - first
-        if not part.rows_before:
-            batches.append(part.batches)
-            status.append(part.status)
-        tables.append(rows)
-    arena = arenas[0] if len(arenas) == 1 else np.concatenate(arenas)
-    return Records(arena, np.concatenate(tables), np.concatenate(batches), np.concatenate(status), first)
+            end += len(part.arena)
+        shifts.append(end - len(part.arena))
+    lengths, first = [len(part.rows) for part in parts], parts[0].first_batch
+    rows = joined_rows([part.rows for part in parts])
+    for name in ("position", "key_position", "value_position", "headers_position"):
+        rows[name] += np.repeat(np.array(shifts, np.int32), lengths)  # an OverflowError beyond 2 GiB
+    rows["batch"] += np.repeat([part.first_batch - first for part in parts], lengths)
+    heads = [part for part in parts if not part.rows_before]
+    batches = joined_rows([part.batches for part in heads])
+    status = np.concatenate([part.status for part in heads])
+    return Records(arenas[0] if len(arenas) == 1 else np.concatenate(arenas), rows, batches, status, first)
+
+
+def joined_rows(tables: Sequence[np.ndarray]) -> np.ndarray:
+    """Joins tables of one dtype. Of rows with fields numpy would settle the common type anew for each table."""
+    dtype = tables[0].dtype
+    return np.concatenate([table.view(f"V{dtype.itemsize}") for table in tables]).view(dtype)

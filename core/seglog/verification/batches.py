@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
+from seglog.format.columns import joined_rows
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
@@ -184,8 +185,7 @@ class _Range:
 
     def _flush(self) -> None:
         if self._tables:
-            joined = np.concatenate([table.view(np.uint8) for table in self._tables])  # numpy joins fields slowly
-            self._put(joined.view(layout.BATCH), np.empty(0, dtype=np.uint8), complete=False)
+            self._put(joined_rows(self._tables), np.empty(0, dtype=np.uint8), complete=False)
             self._tables = []
 
     def _put(self, batches: np.ndarray, data: np.ndarray, *, complete: bool) -> None:
