@@ -16,9 +16,10 @@ from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.selection import EVERYTHING, Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.tasks import Watch, attempt_id, remove_task_files, run_tasks
 from seglog_ask.table.files import files_of, sendable
-from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.schema import default_projection
 from seglog_ask.table.splits import Split, plan_splits
 

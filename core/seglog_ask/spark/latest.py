@@ -40,10 +40,11 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.key_merge import KeyMerge, MergeSpace
 from seglog_ask.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, object_blob, opened
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
 from seglog_ask.table.columns import ColumnBuilder, spark_outputs
 from seglog_ask.table.files import files_of, sendable
-from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.records import records_of
 from seglog_ask.table.schema import Field, ddl, default_projection
 from seglog_ask.table.splits import SegmentPiece, Split, plan_splits

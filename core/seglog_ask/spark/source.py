@@ -30,9 +30,9 @@ from pyspark.sql.datasource import (
 )
 
 from seglog.errors import SeglogError, UnsupportedError
-from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.spark.read_options import parse_read_options
+from seglog_ask.table.options import AS_THEY_ARE, ReadOptions
 from seglog_ask.table.schema import Column, Field, ddl, default_projection, projection_of
-from seglog_ask.table.shown_as import AS_THEY_ARE
 
 if TYPE_CHECKING:
     import pyarrow as pa

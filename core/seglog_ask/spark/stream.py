@@ -31,10 +31,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from seglog.errors import NotALogError, SeglogError
 from seglog.model import Isolation, TopicPartition
+from seglog_ask.spark.read_options import format_offsets, offsets_of
 from seglog_ask.spark.staged_journal import open_starts
 from seglog_ask.table.discovery import Finder
 from seglog_ask.table.files import files_of
-from seglog_ask.table.options import Offsets, ReadOptions, format_offsets, offsets_of
+from seglog_ask.table.options import Offsets, ReadOptions
 from seglog_ask.table.partition_log import LogTail, PartitionLog, permitted, settled, tail_of
 from seglog_ask.table.schema import Field
 from seglog_ask.table.splits import (

@@ -214,7 +214,7 @@ class Finder:
             try:
                 self._kinds[path] = resolve_path(self._fs, path).kind
             except NotALogError:
-                fs = committed_files(self._fs, path, fail_on_data_loss=self._options.fail_on_data_loss)
+                fs = committed_files(self._fs, path, self._options)
                 if fs is None:
                     raise
                 self._just_read.append(fs)
@@ -273,7 +273,7 @@ class Finder:
             if not self._may_be_committed(directory):
                 return self._fs
             fs = next((one for one in self._just_read if one.shows(directory)), None)
-            fs = fs or committed_files(self._fs, directory, fail_on_data_loss=self._options.fail_on_data_loss)
+            fs = fs or committed_files(self._fs, directory, self._options)
             if fs is None:
                 return self._fs
             known[above] = fs

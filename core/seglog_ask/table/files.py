@@ -26,7 +26,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from seglog.errors import IncompleteError
 from seglog.locations import parse_location
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileStatus, FileSystem
@@ -102,16 +101,14 @@ class BrokersTiers:
         if not self._known[path].places and self._known[path].snapshot is None:
             return None
         names = self._options.tier
-        pairs = {key_id: read_private_key(self._fs, parse_location(file)) for key_id, file in names.keys}
-        local = parse_location(names.local) if names.local else None
-        metadata = [parse_location(one) for one in names.metadata] or None
-        options = tier_options(self._fs, local, pairs, metadata, partial(_logger.warning, "%s"))
-        on_remark = _remark_handler(self._options.fail_on_data_loss)
-        fs, (seen,) = show_tiers(self._fs, [self._known[path]], options, on_remark)
+        pairs = {key_id: read_private_key(self._fs, file) for key_id, file in names.keys}
+        metadata = list(names.metadata) or None
+        options = tier_options(self._fs, names.local, pairs, metadata, partial(_logger.warning, "%s"))
+        fs, (seen,) = show_tiers(self._fs, [self._known[path]], options, _remark_handler(self._options))
         return fs, seen
 
 
-def committed_files(fs: FileSystem, path: Path, *, fail_on_data_loss: bool = True) -> TierFileSystem | None:
+def committed_files(fs: FileSystem, path: Path, options: ReadOptions) -> TierFileSystem | None:
     """Returns a file system that shows the committed logs at or around `path`; None if no manifest commits any there.
 
     An object that the manifest names but is missing or has another size raises IncompleteError when its partition is
@@ -120,17 +117,18 @@ def committed_files(fs: FileSystem, path: Path, *, fail_on_data_loss: bool = Tru
     recognised = recognise(fs, [path])
     if recognised[0].prefix is None:
         return None
-    shown, _ = show_tiers(fs, recognised, on_remark=_remark_handler(fail_on_data_loss))
+    shown, _ = show_tiers(fs, recognised, on_remark=_remark_handler(options))
     return shown if isinstance(shown, TierFileSystem) else None
 
 
-def _remark_handler(fail_on_data_loss: bool) -> Callable[[Remark], None]:
-    """Returns a handler that raises IncompleteError for missing data and logs all other remarks."""
+def _remark_handler(options: ReadOptions) -> Callable[[Remark], None]:
+    """Returns a handler that raises IncompleteError for missing data, unless the options go on; it logs all others."""
 
     def handle(remark: Remark) -> None:
-        if remark.is_grave and fail_on_data_loss:
-            raise IncompleteError(f"{remark} (failOnDataLoss=false goes on with what is there)")
-        _logger.warning("%s", remark)
+        if remark.is_grave:
+            options.report_loss(str(remark))
+        else:
+            _logger.warning("%s", remark)
 
     return handle
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from seglog.locations import parse_location
@@ -12,7 +10,7 @@ from seglog.model import Isolation
 from seglog.scan.listing import topic_partitions
 from seglog.storage.filesystem import FileSystem
 from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.options import OnCorrupt, parse_read_options
+from seglog_ask.table.options import OnCorrupt, ReadOptions, TierNames
 from seglog_ask.table.source import Source
 from seglog_stores.tiers.asked import shown_around
 
@@ -33,19 +31,16 @@ def open_source(
     With `on_corrupt` "skip", damage and lost offsets are left out and counted. `to_skip` is what errors call that
     option. Raises the errors of `find_partitions`.
     """
-    given = {
-        "paths": json.dumps([str(target) for path in paths for target in _spelled_out(fs, path)]),
-        "isolationLevel": isolation.label,
-        "onCorrupt": on_corrupt,
-        "failOnDataLoss": "false" if on_corrupt == "skip" else "true",
-    }
-    if local is not None:
-        given["local"] = str(local)
-    if tier_keys:
-        given["tierKey"] = json.dumps({name: str(path) for name, path in tier_keys.items()})
-    if remote_metadata:
-        given["remoteMetadata"] = json.dumps([str(path) for path in remote_metadata])
-    options = replace(parse_read_options(given), to_skip=to_skip, to_lose=to_skip, with_metadata=True)
+    options = ReadOptions(
+        paths=tuple(dict.fromkeys(str(target) for path in paths for target in _spelled_out(fs, path))),
+        fail_on_data_loss=on_corrupt == "fail",
+        isolation=isolation,
+        on_corrupt=on_corrupt,
+        tier=TierNames(local, tuple((tier_keys or {}).items()), tuple(remote_metadata)),
+        to_skip=to_skip,
+        to_lose=to_skip,
+        with_metadata=True,
+    )
     return Source(fs, options, find_partitions(fs, options))
 
 

@@ -18,9 +18,8 @@ from seglog.locations import parse_location
 from seglog_ask.table.columns import Output, Part, outputs_of
 from seglog_ask.table.discovery import find_partitions
 from seglog_ask.table.files import files_of
-from seglog_ask.table.options import OffsetRule, ReadOptions
+from seglog_ask.table.options import AS_THEY_ARE, OffsetRule, ReadOptions
 from seglog_ask.table.planned_types import in_microseconds, planned_types
-from seglog_ask.table.shown_as import AS_THEY_ARE
 from seglog_ask.table.typed import TypedColumn
 from seglog_ask.table.valued import valued_outputs
 from seglog_ask.values.column_types import ColumnType

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from seglog.errors import IncompleteError
 from seglog.model import TopicPartition
 from seglog_ask.spark import stream
-from seglog_ask.table.options import parse_read_options
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem, routed

@@ -17,9 +17,10 @@ from seglog.errors import ConfigError, IncompleteError, UnsupportedError
 from seglog.model import TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark import source, stream
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog_ask.spark.stream import FollowedLog, limited
-from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import ChangingFileSystem, routed

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from seglog.errors import ConfigError, IncompleteError, RefusedError
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.stream import FollowedLog
 from seglog_ask.table.arrow import record_batches
 from seglog_ask.table.files import StoredLog, files_of
-from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import default_projection
 from seglog_ask.table.splits import Split, plan_splits
 from seglog_stores.remote.settings import StoreSettings

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from seglog.errors import CorruptRecordError
 from seglog.format.filenames import parse_partition_directory
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table import columns
 from seglog_ask.table.arrow import split_batches
 from seglog_ask.table.columns import TIMESTAMPS
-from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import VIEWS, arrow_schema, default_projection
 from seglog_ask.table.splits import plan_splits
 from tests.support import fixtures

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+import seglog
 from seglog.clock import FixedClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table.arrow import record_batches
 from seglog_ask.table.discovery import Finder
-from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import default_projection
 from seglog_ask.table.splits import plan_splits
 from seglog_stores.tiers import manifests
@@ -115,3 +116,5 @@ def test_an_object_that_is_missing_ends_the_query(prefix: Path) -> None:
     with pytest.raises(IncompleteError, match=r"is missing, which the manifest names .*failOnDataLoss=false"):
         rows(prefix)
     assert {row[0] for row in rows(prefix, failOnDataLoss="false")} == {"customers", "payments"}
+    with pytest.raises(IncompleteError, match="on_corrupt='skip' goes on with what is there"):  # not Spark's option
+        seglog.open_table(prefix)

@@ -21,11 +21,12 @@ from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table import partition_log, reading
 from seglog_ask.table.arrow import split_batches
 from seglog_ask.table.damage import Damage, handle
 from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.options import ReadOptions, parse_read_options
+from seglog_ask.table.options import ReadOptions
 from seglog_ask.table.reading import Batches, walk_piece
 from seglog_ask.table.records import decoded
 from seglog_ask.table.schema import default_projection

@@ -13,10 +13,10 @@ import pytest
 import seglog
 from seglog.errors import ConfigError
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.options import parse_read_options
+from seglog_ask.table.options import AS_THEY_ARE, ShownAs
 from seglog_ask.table.schema import Column, default_projection
-from seglog_ask.table.shown_as import AS_THEY_ARE, ShownAs
 from seglog_ask.table.spark_values import SparkValues, spark_values
 from seglog_ask.table.splits import plan_splits
 from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log

@@ -12,9 +12,9 @@ import pytest
 
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table.discovery import find_partitions
 from seglog_ask.table.files import files_of
-from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.records import records_of
 from seglog_ask.table.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
 from seglog_stores.remote.settings import StoreSettings

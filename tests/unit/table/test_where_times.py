@@ -13,9 +13,9 @@ import pytest
 
 from seglog.layout import INT64_MAX
 from seglog.storage.local import LocalFileSystem
+from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.table.arrow import record_batches
 from seglog_ask.table.columns import TIMESTAMPS
-from seglog_ask.table.options import parse_read_options
 from seglog_ask.table.schema import default_projection
 from seglog_ask.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2, message

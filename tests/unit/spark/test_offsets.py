@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.model import TopicPartition
-from seglog_ask.table.options import format_offsets, offsets_of, parse_assign
+from seglog_ask.spark.read_options import format_offsets, offsets_of, parse_assign
 
 keys = st.builds(TopicPartition, st.text(min_size=1, max_size=4), st.integers(0, 2**31 - 1))
 
