@@ -102,7 +102,7 @@ def assembled(hosts: Sequence[HostFacts]) -> Cluster:
 
 
 def _one_cluster(places: Iterable[tuple[HostFacts, DirectoryFacts]]) -> str:
-    owners = {directory.cluster_id: f"{host.source} ({directory.path})" for host, directory in places}
+    owners = {directory.cluster_id: _place(host, directory) for host, directory in places}
     named = {cluster: where for cluster, where in owners.items() if cluster}
     if len(named) > 1:
         both = ", ".join(f"{where} to {cluster}" for cluster, where in named.items())
@@ -110,11 +110,17 @@ def _one_cluster(places: Iterable[tuple[HostFacts, DirectoryFacts]]) -> str:
     return next(iter(named), "")
 
 
+def _place(host: HostFacts, directory: DirectoryFacts) -> str:
+    """Returns where a directory is: its path, and the file of facts that it comes from, if it was not given itself."""
+    is_given = host.source in ("", ", ".join(each.path for each in host.directories))
+    return directory.path if is_given else f"{directory.path} in {host.source}"
+
+
 def _require_each_once(places: Iterable[tuple[HostFacts, DirectoryFacts]]) -> None:
     seen: dict[str, str] = {}
     for host, directory in places:
         identity = directory.directory_id or f"broker {directory.node}, {directory.path}"
-        where = f"{directory.path} in {host.source}" if host.source else directory.path
+        where = _place(host, directory)
         if identity in seen:
             raise RefusedError(
                 f"{where} and {seen[identity]} are the same log directory of broker {directory.node} ({identity}): the"

@@ -29,6 +29,7 @@ from seglog_rescue.replicas.facts_file import write_facts
 from tests.support.group_records import commit
 from tests.support.log_files import batch
 from tests.support.lost_clusters import (
+    CLUSTER,
     TOPIC_IDS,
     broker_directory,
     changed_id,
@@ -324,11 +325,15 @@ def test_topics_of_one_name_are_told_apart_by_the_metadata_and_without_it_nothin
 def test_directories_of_two_clusters_or_one_directory_twice_are_refused(tmp_path: Path) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
     two = broker_directory(tmp_path / "2", 2, {"orders-0": [0]}, cluster="another-cluster")
-    with pytest.raises(RefusedError, match="several clusters"):
+    with pytest.raises(RefusedError, match=rf"several clusters \({one} to {CLUSTER}, {two} to another-cluster\)"):
         report_of(one, two)
     write_collected(FS, collect(FS, ManualClock(), ReplicasRequest([one])), tmp_path / "a")
-    with pytest.raises(RefusedError, match=r"same log directory of broker 1 .* may have run in between"):
-        report_of(one, tmp_path / "a")
+    file = tmp_path / "a"
+    with pytest.raises(RefusedError, match=rf"several clusters \({one} in {file} to {CLUSTER}, {two} to another-"):
+        report_of(file, two)
+    same = rf"{one} and {one} in {file} are the same log directory of broker 1 .* may have run in between"
+    with pytest.raises(RefusedError, match=same):
+        report_of(one, file)
 
 
 def test_a_broker_that_has_started_since_its_facts_were_made_is_said(tmp_path: Path) -> None:
