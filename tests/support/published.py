@@ -7,11 +7,12 @@ from pathlib import Path
 from seglog.format.filenames import parse_topic_partition
 from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_stores.formats.log_manifest import ManifestPartition
-from seglog_stores.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put
+from seglog_stores.tiers.publishing import epochs_in, new_place, put_segment, segments_to_put
 
 
-def published(fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path) -> ManifestPartition:
+def published(fs: FileSystem, store: RoutingFileSystem, prefix: Path, directory: Path) -> ManifestPartition:
     """The partition's entry for a manifest; its log begins with its first segment."""
     key = parse_topic_partition(directory.name)
     assert key is not None, directory

@@ -44,6 +44,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_ask.spark.cleaning_round import (
     Delivery,
     Identity,
@@ -60,7 +61,6 @@ from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegmen
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.manifests import object_of
 from seglog_stores.tiers.publishing import (
-    ObjectFiles,
     commit,
     epochs_in,
     new_place,
@@ -278,7 +278,7 @@ def _collected(
     return [segment for group in staged for segment in group.delivered], result
 
 
-def _copy(tasks: Tasks, store: ObjectFiles, rounds: Sequence[_Round]) -> None:
+def _copy(tasks: Tasks, store: RoutingFileSystem, rounds: Sequence[_Round]) -> None:
     """Copies segments that no round rewrites: in tasks, except those that opening the log has changed on the driver."""
     items: list[tuple[_Round, SegmentCopy]] = []
     for one in rounds:
@@ -294,7 +294,7 @@ def _copy(tasks: Tasks, store: ObjectFiles, rounds: Sequence[_Round]) -> None:
         one.kept.append(segment)
 
 
-def _described(store: ObjectFiles, round_: _Round) -> ManifestPartition:
+def _described(store: RoutingFileSystem, round_: _Round) -> ManifestPartition:
     """Returns a partition's manifest entry: its segments in order, each ending where the next one begins."""
     found = sorted([*round_.cleaned, *round_.kept], key=lambda one: one.base_offset)
     ends = [*(one.base_offset - 1 for one in found[1:]), round_.log.log_end_offset - 1]

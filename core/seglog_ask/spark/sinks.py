@@ -39,6 +39,7 @@ from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_ask.spark.scratch import ScratchFileSystem
 from seglog_ask.spark.staged_append import StagedAppend
 from seglog_ask.spark.staged_journal import StagedFile, StreamBatch
@@ -58,7 +59,7 @@ from seglog_ask.table.files import files_of, sent_along
 from seglog_stores.formats.log_manifest import STAGED
 from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.tiers.manifests import object_of, read_committed
-from seglog_stores.tiers.publishing import ObjectFiles, put_object
+from seglog_stores.tiers.publishing import put_object
 from seglog_stores.tiers.recognition import committed_prefix
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class ObjectSink:
         store, staging = files_of(self.options.store), self.options.path / COMMITTED / STAGED / owner
         _discard(store, lambda: [staging / name for name in store.list(staging)])
 
-    def _unused(self, store: ObjectFiles, files: Sequence[StagedFile]) -> list[Path]:
+    def _unused(self, store: RoutingFileSystem, files: Sequence[StagedFile]) -> list[Path]:
         """Returns the objects of segments that tasks have made and no commit uses.
 
         Call it only after a commit that has succeeded: if the answer to a commit was lost, it is unknown whether its
@@ -227,7 +228,7 @@ class ObjectSink:
             yield GrowingPrefix(store, self.options.path, fs, Path(scratch), SystemClock(), config)
 
 
-def _discard(store: ObjectFiles, chosen: Callable[[], Iterable[Path]]) -> None:
+def _discard(store: RoutingFileSystem, chosen: Callable[[], Iterable[Path]]) -> None:
     """Removes unused objects; logs, once, that this user may not remove them."""
     try:
         for path in chosen():

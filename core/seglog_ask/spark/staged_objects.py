@@ -32,12 +32,12 @@ from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_ask.spark.staged_batches import append_placed, by_partition, check_staged, placed_at
 from seglog_ask.spark.staged_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
 from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegment, StoredObject, StreamEntry
 from seglog_stores.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog_stores.tiers.publishing import (
-    ObjectFiles,
     SegmentToPut,
     commit,
     epochs_in,
@@ -228,7 +228,7 @@ def growth_of(
 class GrowingPrefix:
     """A prefix, and the means to make its new segments: `scratch` is a directory of `scratch_fs` for this run alone."""
 
-    store: ObjectFiles
+    store: RoutingFileSystem
     path: Path
     scratch_fs: FileSystem
     scratch: Path

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from seglog.errors import CorruptCheckpointError, IncompleteError, RefusedError, SeglogError
+from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
@@ -40,19 +40,7 @@ from seglog_ask.spark.staged_journal import (
 _logger = logging.getLogger("seglog.spark.staged_settling")
 
 
-class OpenedDirectory(Protocol):
-    """A log directory that is open for writing (`seglog.log.directory.LogDirectory`)."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def fs(self) -> FileSystem: ...
-    @property
-    def cleaner_offsets(self) -> dict[TopicPartition, int]: ...
-    def log(self, topic_partition: TopicPartition, create: bool = False) -> Log: ...
-
-
-OpenDirectory = Callable[[], AbstractContextManager[OpenedDirectory]]
+OpenDirectory = Callable[[], AbstractContextManager[LogDirectory]]
 
 
 def settle_append(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
@@ -112,7 +100,7 @@ def _remove_staged(fs: FileSystem, staging: Path, chosen: Callable[[str], bool])
         _logger.warning("%s: cannot be removed (%s); remove it by hand", staging, error)
 
 
-def _settle_logs(directory: OpenedDirectory, journal: AppendJournal) -> None:
+def _settle_logs(directory: LogDirectory, journal: AppendJournal) -> None:
     staging = journal.staging_path(directory.path)
     logs = {
         placement.topic_partition: directory.log(placement.topic_partition)
@@ -134,7 +122,7 @@ def _settle_logs(directory: OpenedDirectory, journal: AppendJournal) -> None:
     _complete(directory, journal, journal.stream, found)
 
 
-def _held(directory: OpenedDirectory, log: Log, staging: Path, placement: Placement) -> Held:
+def _held(directory: LogDirectory, log: Log, staging: Path, placement: Placement) -> Held:
     if log.log_start_offset > placement.start:
         raise _unknown(directory, log, placement, f"records below offset {log.log_start_offset} were deleted since")
     try:
@@ -159,7 +147,7 @@ def _take_back(log: Log, placement: Placement) -> None:
 
 
 def _complete(
-    directory: OpenedDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
+    directory: LogDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
 ) -> None:
     """Appends the missing part of a stream's batch."""
     placements, staging = [], journal.staging_path(directory.path)
@@ -177,7 +165,7 @@ def _complete(
                     stream.query)  # fmt: skip
 
 
-def _check_rest(directory: OpenedDirectory, log: Log, staging: Path, rest: Placement) -> None:
+def _check_rest(directory: LogDirectory, log: Log, staging: Path, rest: Placement) -> None:
     """Raises RefusedError if the missing batches have offsets of their own that others have taken."""
     try:
         first = next(placed_chunks(directory.fs, staging, rest), None)
@@ -187,9 +175,7 @@ def _check_rest(directory: OpenedDirectory, log: Log, staging: Path, rest: Place
         raise _unknown(directory, log, rest, f"its rows go on at offset {first.first_offset}, which others have taken")
 
 
-def _someone_wrote(
-    directory: OpenedDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]
-) -> RefusedError:
+def _someone_wrote(directory: LogDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]) -> RefusedError:
     places = ", ".join(
         f"{placement.topic_partition} from offset {placement.start} on"
         for placement in journal.placements
@@ -204,7 +190,7 @@ def _someone_wrote(
     )
 
 
-def _unknown(directory: OpenedDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
+def _unknown(directory: LogDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
     return RefusedError(
         f"{log.directory}: a write was interrupted here at offset {placement.start}, and its records cannot be told"
         f" from others: {why}; nothing was changed. Remove {journal_path(directory.path)} to keep everything; a job"

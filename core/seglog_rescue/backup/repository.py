@@ -14,13 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checksum import crc32c
 from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
-from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.filesystem import File, FileStatus
+from seglog.storage.routing import RoutingFileSystem
 from seglog_stores.formats.snapshot_manifest import (
     FORMAT,
     MARKER,
@@ -39,20 +39,6 @@ from seglog_stores.tiers.snapshots import Snapshots
 PRUNED = "pruned"  # manifests that were pruned: their objects go when no run can name them any more
 TEMPORARY = ".part"
 DIGEST_BLOCK = 64 << 10
-
-
-class ObjectFiles(FileSystem, Protocol):
-    """Files, and the creation of objects (`storage.routing.RoutingFileSystem`)."""
-
-    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
-
-    def create(self, path: Path, data: bytes) -> bool: ...
-
-    def discard(self, path: Path) -> None: ...
-
-    def forget_listings(self) -> None: ...
-
-    def beginning(self, directory: Path, start: str) -> set[str] | None: ...
 
 
 def block_checksums(data: bytes | bytearray | memoryview) -> bytes:
@@ -92,7 +78,7 @@ def digest_of(file: File, start: int, end: int) -> str:
 class Repository(Snapshots):
     """The repository at `place`, to write to. All its methods raise OSError."""
 
-    fs: ObjectFiles
+    fs: RoutingFileSystem
 
     def make(self) -> None:
         """Makes the repository if it is not there. Raises RefusedError if the place holds something else."""

@@ -40,10 +40,11 @@ from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.metered_files import Gate, GatedFileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_rescue.backup.erasures import require_no_erasure, require_no_erasure_since
 from seglog_rescue.backup.leaders import led_elsewhere
 from seglog_rescue.backup.pruning import GRACE_MS
-from seglog_rescue.backup.repository import ObjectFiles, Repository, snapshot_id
+from seglog_rescue.backup.repository import Repository, snapshot_id
 from seglog_rescue.backup.sending import Sender, Sent
 from seglog_rescue.backup.storing import (
     CHECKPOINT_BYTES,
@@ -125,7 +126,7 @@ class _Source:
 
 def backup(
     fs: FileSystem,
-    store: ObjectFiles,
+    store: RoutingFileSystem,
     clock: Clock,
     request: BackupRequest,
     progress: BytesRead = lambda _size: None,
@@ -144,7 +145,7 @@ class _Run:
     def __init__(
         self,
         fs: FileSystem,
-        store: ObjectFiles,
+        store: RoutingFileSystem,
         clock: Clock,
         request: BackupRequest,
         progress: BytesRead,
@@ -336,8 +337,8 @@ class _Run:
                 self._read_watermarks(source, wait=True)
                 cut, old = self._cut(source, directory), stored
         self._remarks.append(
-            f"{directory.path} is compacted faster than its broker writes high watermarks: of keys that were written"
-            f" again at {stored.cut} or above, the record before may be missing in the snapshot"
+            f"{directory.path} is compacted faster than its broker writes high watermarks: where a key was written"
+            f" again at {stored.cut} or above, its record before that may be missing from the snapshot"
         )
         return stored, cut
 
@@ -457,7 +458,7 @@ def _objects(snapshot: Snapshot | None) -> set[str]:
 # --- what is in a repository ------------------------------------------------------------------------------
 
 
-def opened(store: ObjectFiles, place: Path) -> Repository:
+def opened(store: RoutingFileSystem, place: Path) -> Repository:
     """Returns the repository at a place. Raises NotALogError if there is none, CorruptTierError, OSError."""
     repository = Repository(store, place)
     repository.require()

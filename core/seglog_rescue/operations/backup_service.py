@@ -15,7 +15,7 @@ from seglog.errors import NotALogError, RefusedError, SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.gauges import Gauge
 from seglog.storage.metered_files import CleaningStoppedError, Gate, Throttle
-from seglog_rescue.backup.repository import ObjectFiles
+from seglog.storage.routing import RoutingFileSystem
 from seglog_rescue.operations.backup import BackupOutcome, BackupRequest, backup
 
 _FIRST_WAIT_S = 10.0
@@ -46,7 +46,7 @@ class BackupService:
     def __init__(
         self,
         fs: FileSystem,
-        store: ObjectFiles,
+        store: RoutingFileSystem,
         clock: Clock,
         request: BackupRequest,
         every_ms: int,

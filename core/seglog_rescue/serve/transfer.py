@@ -19,9 +19,9 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Protocol
 
 from seglog.errors import IncompleteError
+from seglog.log.reader import FetchResult
 from seglog.storage.filesystem import File
 
 ERROR_NONE = 0
@@ -48,23 +48,10 @@ def by_sendfile(target: int, file: File, position: int, size: int) -> int | None
     return None
 
 
-class FileRange(Protocol):
-    """Bytes of an open file, such as a fetch's (`seglog.log.reader.FetchResult`)."""
-
-    @property
-    def file(self) -> File | None: ...
-
-    @property
-    def position(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-
 class MessageSetSend:
     """Sends one fetch result; an error is sent as its code and no bytes."""
 
-    def __init__(self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True) -> None:
+    def __init__(self, result: FetchResult | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True) -> None:
         self._file = None if result is None or error_code else result.file
         self._position = 0 if result is None else result.position
         self._size = 0 if result is None or self._file is None else result.size

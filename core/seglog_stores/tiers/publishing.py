@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from seglog.clock import Clock
 from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
@@ -28,6 +27,7 @@ from seglog.remote_path import RemotePath
 from seglog.scan.listing import list_partition
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog_stores.formats.log_manifest import (
     LOG_MANIFEST_BYTES_LIMIT,
     LogManifest,
@@ -52,16 +52,6 @@ _KEPT_MS = 24 * 60 * 60 * 1000  # a writer that began with an older manifest has
 _logger = logging.getLogger("seglog.tiers.publishing")
 
 
-class ObjectFiles(FileSystem, Protocol):
-    """Files, and the creation of objects (`storage.routing.RoutingFileSystem`)."""
-
-    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
-
-    def create(self, path: Path, data: bytes) -> bool: ...
-
-    def discard(self, path: Path) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentToPut:
     """A segment's files, and its last offset (below `base_offset` if it is empty)."""
@@ -76,7 +66,7 @@ def new_place(prefix: Path, key: TopicPartition) -> Path:
     return prefix / str(key) / place_name(uuid.uuid4())
 
 
-def put_segment(fs: FileSystem, store: ObjectFiles, place: Path, segment: SegmentToPut) -> ManifestSegment:
+def put_segment(fs: FileSystem, store: RoutingFileSystem, place: Path, segment: SegmentToPut) -> ManifestSegment:
     """Copies a segment's files from `fs` into a place. Raises RefusedError if a file changes meanwhile; OSError."""
     found: dict[FileKind, StoredObject] = {}
     described = ManifestSegment(segment.base_offset, segment.end_offset, place.name, found)
@@ -86,7 +76,7 @@ def put_segment(fs: FileSystem, store: ObjectFiles, place: Path, segment: Segmen
     return described
 
 
-def put_object(store: ObjectFiles, path: Path, file: File) -> StoredObject:
+def put_object(store: RoutingFileSystem, path: Path, file: File) -> StoredObject:
     """Copies an open file to the new object `path`. Raises RefusedError if the file ends before its size; OSError."""
     size, checksum, came = file.size(), 0, 0
 
@@ -151,7 +141,7 @@ def require_new(fs: FileSystem, prefix: Path) -> None:
 
 
 def commit(
-    store: ObjectFiles,
+    store: RoutingFileSystem,
     prefix: Path,
     before: CommittedLogs | None,
     partitions: Iterable[ManifestPartition],
@@ -178,7 +168,7 @@ def commit(
     return manifest
 
 
-def _require_creation(store: ObjectFiles, prefix: Path) -> None:
+def _require_creation(store: RoutingFileSystem, prefix: Path) -> None:
     """Raises UnsupportedError for a store that overwrites existing objects, where two writers would not notice."""
     if not isinstance(prefix, RemotePath):
         return
@@ -196,7 +186,7 @@ def _require_creation(store: ObjectFiles, prefix: Path) -> None:
             _logger.warning("%s was not removed: %s", path, error.strerror)
 
 
-def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> None:
+def _remove_old(store: RoutingFileSystem, prefix: Path, number: int, clock: Clock) -> None:
     """Removes manifests that no writer can still use, and the objects that only they name. A later commit removes what
     remains.
     """
