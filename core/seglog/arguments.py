@@ -18,7 +18,7 @@ def integer(name: str, value: object) -> int:
             raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} is an integer, not {described(value)}") from None
+        raise TypeError(f"{name} must be an integer, not {described(value)}") from None
 
 
 def within(name: str, value: object, least: int, most: int) -> int:
@@ -54,7 +54,7 @@ def instance(name: str, value: object, kind: type[T], takes: str) -> T:
     """Returns `value`. Raises TypeError, which says what the argument takes, if it is not a `kind`."""
     if isinstance(value, kind):
         return value
-    raise TypeError(f"{name} is {takes}, not {described(value)}")
+    raise TypeError(f"{name} must be {takes}, not {described(value)}")
 
 
 def mapping(name: str, value: object, takes: str) -> Mapping[Any, Any]:
@@ -66,14 +66,14 @@ def several(name: str, value: object, takes: str) -> list[Any]:
     """Returns the items of `value`. Raises TypeError if it is text, bytes, a mapping, or not iterable."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return list(value)
-    raise TypeError(f"{name} is {takes}, not {described(value)}")
+    raise TypeError(f"{name} must be {takes}, not {described(value)}")
 
 
 def acting_as(name: str, value: T, protocol: type) -> T:
     """Returns `value`. Raises TypeError, which names the method, if it lacks one of `protocol`."""
     for method in vars(protocol):
         if not method.startswith("_") and not callable(getattr(value, method, None)):
-            raise TypeError(f"{name} is a {protocol.__name__}, with a method {method}, not {described(value)}")
+            raise TypeError(f"{name} must be a {protocol.__name__}, with a method {method}, not {described(value)}")
     return value
 
 

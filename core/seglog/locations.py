@@ -50,7 +50,7 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
         return location
     text = os.fspath(location) if isinstance(location, os.PathLike) else location
     if not isinstance(text, str):
-        raise TypeError(f"a path is text or a pathlib.Path, not {described(location)}")
+        raise TypeError(f"a path must be text or a pathlib.Path, not {described(location)}")
     require_name(text)
     path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
     if not path:  # not the working directory: a variable was not set

@@ -25,12 +25,12 @@ def zookeepers(tmp_path: Path) -> Path:
 
 def test_explain_names_the_release_and_that_zookeeper_has_the_configuration(zookeepers: Path) -> None:
     said = run("explain", zookeepers).stdout
-    assert "one of Kafka 4.3" in said and "Kafka 2.4 to 3.9 wrote the log directory" in said
+    assert "a broker of Kafka 4.3" in said and "Kafka 2.4 to 3.9 wrote the log directory" in said
     assert "topics have their configuration in ZooKeeper" in said
     (row,) = json_lines(run("explain", "--json", "--kafka-version", "3.9", zookeepers))
     assert row["codes"]["kafka"] == ["SPOKEN_FOR", "WRITTEN_BY", "TOPICS_IN_ZOOKEEPER"]
-    assert "one of Kafka 3.9" in row["kafka"][0]
-    assert "one of Kafka 3.9" in seglog.explain(zookeepers, kafka_version="3.9").kafka[0]
+    assert "a broker of Kafka 3.9" in row["kafka"][0]
+    assert "a broker of Kafka 3.9" in seglog.explain(zookeepers, kafka_version="3.9").kafka[0]
 
 
 def test_explain_says_nothing_more_of_a_directory_of_4_3() -> None:

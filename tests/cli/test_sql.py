@@ -331,7 +331,7 @@ def test_tables_are_listed_however_they_are_asked_for(tmp_path: Path) -> None:
     assert [row["table_name"] for row in rows] == names[:4] and rows[0]["s"] == "information_schema.tables"
     assert {row["column_name"] for row in sql("describe orders", tmp_path)} > {"topic", "value", "timestamp_ms"}
     for query in ("from duckdb_tables", "from duckdb_columns()", "from information_schema.columns", "from pg_tables"):
-        assert "tells nothing of logs: SHOW TABLES lists their tables" in refused(query, tmp_path)
+        assert "says nothing about logs: SHOW TABLES lists their tables" in refused(query, tmp_path)
 
 
 def test_topics_hide_the_views_of_the_engine_and_seglogs_own_tables_hide_topics_and_say_so(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_share_group_that_begins_anew_is_named_with_its_progress_and_what_brin
     done = run("transplant", "--dry-run", dead, "--into", target, "--json", "--now", NOW)
     (line,) = [line for line in done.stderr.splitlines() if "share group" in line and "begins anew" in line]
     assert "share group mixed begins anew" in line
-    assert "It had done with orders-none-0 below offset 10 and 3 records beyond it." in line
+    assert "It had finished with orders-none-0 below offset 10 and 3 records beyond it." in line
     assert "--reset-offsets --group mixed --topic orders-none --to-earliest --execute" in line
     renamed = run("transplant", "--dry-run", dead, "--into", target, "--topic", "orders-none=orders-lz4", "--now", NOW)
     assert "--group mixed --topic orders-lz4 --to-earliest" in renamed.stderr

@@ -160,20 +160,20 @@ def test_what_is_shown_of_a_log_and_of_records_is_short(tmp_path: Path) -> None:
 
 
 WRONG_RECORDS = {
-    "records are an iterable of seglog.Record, not Record(value=b'v'": seglog.Record(b"v"),
-    "records are an iterable of seglog.Record, not 5 (int)": 5,
-    "records are an iterable of seglog.Record, not b'v' (bytes)": b"v",
-    "records[1] is a seglog.Record, not b'w' (bytes)": [seglog.Record(b"v"), b"w"],
-    "records[1] is a seglog.Record, not {'value': b'w'} (dict)": [seglog.Record(b"v"), {"value": b"w"}],
-    "records[0].value is bytes or None, not 'v' (str)": [seglog.Record("v")],  # type: ignore[arg-type]
-    "records[0].key is bytes or None, not 7 (int)": [seglog.Record(b"v", key=7)],  # type: ignore[arg-type]
-    "records[0].timestamp is an integer, not 1.5 (float)": [
+    "records must be an iterable of seglog.Record, not Record(value=b'v'": seglog.Record(b"v"),
+    "records must be an iterable of seglog.Record, not 5 (int)": 5,
+    "records must be an iterable of seglog.Record, not b'v' (bytes)": b"v",
+    "records[1] must be a seglog.Record, not b'w' (bytes)": [seglog.Record(b"v"), b"w"],
+    "records[1] must be a seglog.Record, not {'value': b'w'} (dict)": [seglog.Record(b"v"), {"value": b"w"}],
+    "records[0].value must be bytes or None, not 'v' (str)": [seglog.Record("v")],  # type: ignore[arg-type]
+    "records[0].key must be bytes or None, not 7 (int)": [seglog.Record(b"v", key=7)],  # type: ignore[arg-type]
+    "records[0].timestamp must be an integer, not 1.5 (float)": [
         seglog.Record(b"v", timestamp=1.5)  # type: ignore[arg-type]
     ],
-    "records[0].headers are seglog.Header, not {'a': b'b'} (dict)": [
+    "records[0].headers must be seglog.Header, not {'a': b'b'} (dict)": [
         seglog.Record(b"v", headers={"a": b"b"})  # type: ignore[arg-type]
     ],
-    "records[0].headers: a key is text": [
+    "records[0].headers: a key must be text": [
         seglog.Record(b"v", headers=(seglog.Header(b"a", b"b"),))  # type: ignore[arg-type]
     ],
 }
@@ -190,7 +190,7 @@ def test_what_is_no_record_is_named_and_nothing_is_appended(tmp_path: Path, told
 
 
 def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"a path is text or a pathlib.Path, not None \(NoneType\)"):
+    with pytest.raises(TypeError, match=r"a path must be text or a pathlib.Path, not None \(NoneType\)"):
         list(seglog.verify(None))  # type: ignore[arg-type]
     with seglog.open_log(tmp_path / "t-0", create=True) as log:
         log.append([seglog.Record(b"v", timestamp=5)])
@@ -199,7 +199,7 @@ def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> Non
             lambda: log.records("0"),  # type: ignore[arg-type]
             lambda: log.truncate_to(1.0),  # type: ignore[arg-type]
         ):
-            with pytest.raises(TypeError, match="offset is an integer, not "):
+            with pytest.raises(TypeError, match="offset must be an integer, not "):
                 call()
         with pytest.raises(
             TypeError, match=r"5 \(int\) is not a member of Isolation: read_uncommitted, read_committed"
@@ -253,23 +253,23 @@ def test_a_text_is_no_flag_and_another_plan_is_refused(tmp_path: Path) -> None:
     with seglog.open_log(path, create=True):
         pass
     for call in (seglog.clean, seglog.plan_clean):
-        with pytest.raises(TypeError, match=r"expire is True or False, not 'false' \(str\)"):
+        with pytest.raises(TypeError, match=r"expire must be True or False, not 'false' \(str\)"):
             call(path, policy="compact", expire="false")  # type: ignore[arg-type]
     for function in (seglog.restore, lambda plan: seglog.rebuild(plan, tmp_path / "new")):
-        with pytest.raises(TypeError, match=r"plan is what plan_\w+ gives, not \[\] \(list\)"):
+        with pytest.raises(TypeError, match=r"plan must be what plan_\w+ gives, not \[\] \(list\)"):
             function([])  # type: ignore[arg-type]
 
 
 def test_a_configuration_of_wrong_types_is_refused_where_it_is_made() -> None:
-    with pytest.raises(TypeError, match=r"segment_bytes is an integer, not '1 GiB' \(str\)"):
+    with pytest.raises(TypeError, match=r"segment_bytes must be an integer, not '1 GiB' \(str\)"):
         seglog.LogConfig(segment_bytes="1 GiB")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"preallocate is True or False, not 'true' \(str\)"):
+    with pytest.raises(TypeError, match=r"preallocate must be True or False, not 'true' \(str\)"):
         seglog.LogConfig(preallocate="true")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"index_interval_bytes: 9223372036854775808 is not from"):
         seglog.LogConfig(index_interval_bytes=2**63)
-    with pytest.raises(TypeError, match=r"values is a mapping from Kafka's keys to values, not 5 \(int\)"):
+    with pytest.raises(TypeError, match=r"values must be a mapping from Kafka's keys to values, not 5 \(int\)"):
         seglog.LogConfig.from_mapping(5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"a configuration key is text, not 5 \(int\)"):
+    with pytest.raises(TypeError, match=r"a configuration key must be text, not 5 \(int\)"):
         seglog.LogConfig.from_mapping({5: 1})  # type: ignore[dict-item]
 
 
@@ -422,7 +422,7 @@ def test_progress_is_called_with_the_bytes_that_are_read(tmp_path: Path) -> None
         read: list[int] = []
         call(read.append)  # type: ignore[no-untyped-call]
         assert sum(read) >= size
-    with pytest.raises(TypeError, match="progress is a function that takes a number of bytes"):
+    with pytest.raises(TypeError, match="progress must be a function that takes a number of bytes"):
         seglog.partitions(tmp_path, progress=5)  # type: ignore[arg-type]
 
 

@@ -167,9 +167,9 @@ def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Records
         found = several("keys", keys, "an iterable of bytes")
         for key in found:
             if not isinstance(key, bytes):
-                raise TypeError(f"keys holds bytes, not {described(key)}")
+                raise TypeError(f"keys must hold bytes, not {described(key)}")
         if not found:
-            raise ValueError("keys: there is none")
+            raise ValueError("keys: none is given")
         return RecordsToErase(KeySet(found))
     chosen = {}
     for name, numbers in mapping("offsets", offsets, "a mapping from partitions to offsets").items():

@@ -113,7 +113,7 @@ def stats(
     """
     rate, sized = optional_size("write_rate", write_rate, 1), flag("sizing", sizing)
     if rate is not None and not sized:
-        raise ValueError("write_rate is for sizing: give sizing=True with it")
+        raise ValueError("write_rate is for sizing: give sizing=True, too")
     work, shown = looked_at(common, paths)
     return Results("statistics", measure(work, resolve_paths(work.fs, shown), sizing=sized, write_rate=rate))
 

@@ -176,7 +176,7 @@ def _store(size: int) -> np.ndarray:
         return np.empty(size, dtype=np.uint8)
     except (MemoryError, ValueError) as error:
         raise ConfigError(
-            f"this machine does not give {size} bytes for the keys of a cleaning round: lower"
+            f"this machine cannot provide {size} bytes for the keys of a cleaning round: lower"
             " log.cleaner.dedupe.buffer.size (--dedupe-buffer-size); the round takes more passes, with the same result"
         ) from error
 

@@ -469,7 +469,7 @@ def _read_mapping(values: Mapping[str, object], warnings: list[str] | None) -> d
     """Returns field → value for a topic's keys in `values`; of several names of a key the strongest counts."""
     for given in values:
         if not isinstance(given, str):
-            raise TypeError(f"a configuration key is text, not {described(given)}")
+            raise TypeError(f"a configuration key must be text, not {described(given)}")
         if not key_named(given).topic_level:
             raise ConfigError(f"{given} is not a key of {LogConfig.__name__}")
     found: dict[str, Any] = {}

@@ -104,7 +104,7 @@ def columns_of(records: Iterable[Record]) -> Records:
     record, or has a key or value that is not bytes.
     """
     if isinstance(records, Record | str | bytes) or not isinstance(records, Iterable):
-        raise TypeError(f"records are an iterable of seglog.Record, not {described(records)}")
+        raise TypeError(f"records must be an iterable of seglog.Record, not {described(records)}")
     pieces: list[bytes] = []
     table: list[tuple[int, ...]] = []
     at = 0
@@ -139,19 +139,21 @@ def columns_of(records: Iterable[Record]) -> Records:
 def _require_record(i: int, record: object) -> None:
     """Raises TypeError, with the reason, if `record` is not a valid record."""
     if not isinstance(record, Record):
-        raise TypeError(f"records[{i}] is a seglog.Record, not {described(record)}")
+        raise TypeError(f"records[{i}] must be a seglog.Record, not {described(record)}")
     for name, data in (("key", record.key), ("value", record.value)):
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-            raise TypeError(f"records[{i}].{name} is bytes or None, not {described(data)}")
+            raise TypeError(f"records[{i}].{name} must be bytes or None, not {described(data)}")
     for name in ("timestamp", "offset", "sequence"):
         number = getattr(record, name)
         if number is not None or name == "sequence":
             integer(f"records[{i}].{name}", number)
     if not isinstance(record.headers, Iterable) or not all(isinstance(each, Header) for each in record.headers):
-        raise TypeError(f"records[{i}].headers are seglog.Header, not {described(record.headers)}")
+        raise TypeError(f"records[{i}].headers must be seglog.Header, not {described(record.headers)}")
     for header in record.headers:
         if not isinstance(header.key, str) or not isinstance(header.value, bytes | None):
-            raise TypeError(f"records[{i}].headers: a key is text and a value bytes or None, not {described(header)}")
+            raise TypeError(
+                f"records[{i}].headers: a key must be text and a value bytes or None, not {described(header)}"
+            )
 
 
 def columns(arena: np.ndarray, rows: np.ndarray) -> Records:

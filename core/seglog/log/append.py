@@ -104,9 +104,9 @@ class ProducerIdentity:
                 object.__setattr__(self, name, integer(name, getattr(self, name)))
         flag("transactional", self.transactional)
         if not 0 <= self.producer_id <= layout.INT64_MAX or not 0 <= self.producer_epoch < 2**15:
-            raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch} cannot be")
+            raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch} is impossible")
         if self.base_sequence is not None and not 0 <= self.base_sequence <= layout.INT32_MAX:
-            raise ValueError(f"sequence {self.base_sequence} is not in 0 to 2147483647")
+            raise ValueError(f"sequence {self.base_sequence} is not from 0 to 2147483647")
 
 
 class Appender:
@@ -170,7 +170,7 @@ class Appender:
         if producer is None:
             return options
         if not isinstance(producer, ProducerIdentity):
-            raise TypeError(f"producer is a seglog.ProducerIdentity, not {described(producer)}")
+            raise TypeError(f"producer must be a seglog.ProducerIdentity, not {described(producer)}")
         sequence = producer.base_sequence
         if sequence is None:
             state = self._log.producers.producers.get(producer.producer_id)

@@ -259,7 +259,7 @@ class LeaderEpochCache:
     def _assign(self, entry: EpochEntry) -> bool:
         """Adds an entry and drops those whose epoch or start is not below its own; returns False if it is not new."""
         if entry.epoch < 0 or entry.start_offset < 0:
-            raise CorruptCheckpointError(self.path, f"epoch {entry.epoch} at offset {entry.start_offset} cannot be")
+            raise CorruptCheckpointError(self.path, f"epoch {entry.epoch} at offset {entry.start_offset} is impossible")
         last = self._entries[-1] if self._entries else None
         if last is not None and last.epoch == entry.epoch and entry.start_offset >= last.start_offset:
             return False

@@ -26,7 +26,7 @@ class Reason(str):
 
 def releases(release: KafkaVersion, writer: Releases | None) -> Iterator[Reason]:
     """Yields whose broker is spoken of, and who wrote the log directory."""
-    yield Reason("SPOKEN_FOR", f"the broker of which this speaks is one of Kafka {release}")
+    yield Reason("SPOKEN_FOR", f"this speaks of a broker of Kafka {release}")
     if writer is not None:
         yield Reason("WRITTEN_BY", writer.sentence)
         if writer.zookeeper:

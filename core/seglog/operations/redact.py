@@ -305,7 +305,7 @@ def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Records
     missing = [str(key) for key in selection.offsets if key not in there]
     if missing:
         raise RefusedError(
-            f"{missing[0]} is among the offsets to erase and not among the paths ({len(missing)} such partitions);"
+            f"{missing[0]} is among the offsets to erase, but not among the paths ({len(missing)} such partitions);"
             " nothing was changed. Name its log directory, or leave it out of the file"
         )
     return {path: partitions for path, partitions in concerned.items() if partitions}

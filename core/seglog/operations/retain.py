@@ -423,7 +423,7 @@ class _DirectoryRetention:
         with incomplete_without(path):
             is_refused = is_07(self._fs, path)
         if is_refused:
-            raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
+            raise UnsupportedError(f"{path}: a log of Kafka 0.7 can only be read")
 
     def _config_of(self, topic: str) -> LogConfig:
         """Returns a topic's configuration, without a policy if nothing may be deleted by the rules."""

@@ -277,7 +277,7 @@ def _counted(fs: FileSystem, progress: BytesRead | None) -> FileSystem:
     if progress is None:
         return fs
     if not callable(progress):
-        raise TypeError(f"progress is a function that takes a number of bytes, not {described(progress)}")
+        raise TypeError(f"progress must be a function that takes a number of bytes, not {described(progress)}")
     from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
     return GatedFileSystem(fs, ReadMeter(progress, lambda _what: None))
@@ -383,7 +383,7 @@ def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
     texts = several(name, given, "text or a list of it")
     for text in texts:
         if not isinstance(text, str):
-            raise TypeError(f"{name} holds text, not {described(text)}")
+            raise TypeError(f"{name} must hold text, not {described(text)}")
     return texts
 
 

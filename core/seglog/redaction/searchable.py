@@ -103,7 +103,7 @@ class Contents:
         if how := self.packed():
             return f"it is packed ({how})"
         if self._decoder is not None:
-            return "it has long words as of an encoding, which are not decoded" if self._is_encoded else ""
+            return "it has long words that look encoded, which are not decoded" if self._is_encoded else ""
         if self._plain_name().endswith(_PLAIN):
             return ""
         return "it is neither a log nor text, and may be packed"

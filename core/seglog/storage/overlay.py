@@ -272,7 +272,7 @@ class OverlayFileSystem(OpeningEach):
         if mode == "create_new" and status is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if path in self._changed and self._changed[path].let_go:
-            raise ValueError(f"{path}: what was written to it was let go")
+            raise ValueError(f"{path}: what was written to it was dropped")
         if mode in ("create", "create_new"):
             made = _new_status(None, 0o644) if status is None else status._replace(size=0)
             self._change(path, Contents(made, given_back=made.allocated))

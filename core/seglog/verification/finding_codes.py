@@ -120,7 +120,7 @@ _REGISTRY = (
         "A control batch holds a record that Kafka cannot read, or a producer's holds several, or one that is not a"
         " transaction marker.",
         "At an unclean start, recovery fails if a producer's record is not of a marker's type, and cuts the log after a"
-        " record of his that it cannot read. It reads the first record of a batch alone.",
+        " producer's record that it cannot read. It reads the first record of a batch alone.",
         Notice.UNCLEAN_START,
         "excise",
     ),

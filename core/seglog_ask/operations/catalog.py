@@ -65,7 +65,7 @@ def with_tables(query: str, words: Sequence[Word], topics: Collection[str]) -> s
 
 
 def _nothing(name: str) -> str:
-    return f"{name} tells nothing of logs: SHOW TABLES lists their tables, DESCRIBE a table's columns"
+    return f"{name} says nothing about logs: SHOW TABLES lists their tables, DESCRIBE a table's columns"
 
 
 def _replaced(words: Sequence[Word]) -> Iterator[tuple[int, int, str]]:

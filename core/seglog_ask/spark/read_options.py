@@ -245,7 +245,9 @@ def _check_names(given: Mapping[str, str]) -> None:
             hint = f"; did you mean {legal[near[0]]}?" if near else ""
             raise ConfigError(f"unknown option '{key}' of format seglog{hint} (options: {', '.join(OPTIONS)})")
     if idle:
-        _logger.warning("seglog reads files and contacts no broker: %s without effect", ", ".join(sorted(idle)))
+        _logger.warning(
+            "seglog reads files and contacts no broker, so these options have no effect: %s", ", ".join(sorted(idle))
+        )
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ _logger = logging.getLogger("seglog.table.dataset")
 _NOWHERE = "the records of seglog's tables are not in files of Arrow; use the table's own methods"
 _BENEATH = (
     "pyarrow's Scanner.from_dataset reads files, which seglog's tables are not in: use the table's .scanner(), and give"
-    " its .reader() to who takes a dataset apart (Lance: lance.write_dataset(table.reader(), uri))"
+    " its .reader() to what takes a dataset apart (Lance: lance.write_dataset(table.reader(), uri))"
 )
 _MEETS = "meets"
 

@@ -81,7 +81,7 @@ class _File:
             count, size = self._number(), self._number()
             data = self._bytes(size)
             if self._bytes(_SYNC_BYTES) != self._sync:
-                raise NotDecodedError(f"no mark of the file follows its block that ends at byte {self._at}")
+                raise NotDecodedError(f"the mark of the file is not behind its block that ends at byte {self._at}")
             yield _Block(count, data)
 
     def _bytes(self, size: int) -> bytes:

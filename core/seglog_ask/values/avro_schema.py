@@ -254,5 +254,5 @@ def _either(costs: list[Cost]) -> Cost:
 
 def _repeated(item: Cost) -> Cost:
     if item.least == 0:
-        raise NotDecodedError("what an array of it holds takes no bytes, so that a few bytes are billions of values")
+        raise NotDecodedError("the items of an array in it take no bytes, so a few bytes can be billions of values")
     return Cost(1, 1, -(-item.fixed // item.least) + item.per_byte)

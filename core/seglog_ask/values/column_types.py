@@ -224,7 +224,7 @@ def _described(schema: Schema, references: Mapping[str, Schema], path: Path) -> 
         from seglog_ask.values import protobuf_columns
 
         return protobuf_columns.described(schema, references, path)
-    raise NotDecodedError(f"its type is {schema.type}, of which no column is made")
+    raise NotDecodedError(f"its type is {schema.type}, for which there is no column")
 
 
 def _named(schema: Schema) -> tuple[str, str, str]:

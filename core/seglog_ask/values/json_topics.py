@@ -109,7 +109,7 @@ def _named(kind: str, what: str, name: str) -> str:
         return json_value({"type": kind, what: name})
     connector, _, number = name.rpartition("-")
     if not connector or not (number.isascii() and number.isdigit()):
-        raise NotDecodedError("it ends with no connector and number of a task")
+        raise NotDecodedError("it does not end with a connector and the number of a task")
     return json_value({"type": kind, "connector": connector, "task": int(number)})
 
 

@@ -237,7 +237,7 @@ def _reader_of_message(messages: Messages, message: Descriptor, shown: Shown | N
         value, remarks = kind.FromString(data), Remarks()
         unknown = discard_unknown(value)
         if unknown:
-            why = f"{unknown} bytes are fields that {message.full_name} has not"
+            why = f"{unknown} bytes are fields that {message.full_name} does not have"
             if unknown == len(data) and _is_text(data):
                 raise NotDecodedError(why)
             remarks.add(why)

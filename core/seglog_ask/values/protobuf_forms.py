@@ -203,7 +203,7 @@ class Showing:
             return {"@type": url, "value_b64": base64_text(data)}
         unknown = discard_unknown(within)
         if unknown:
-            remarks.add(f"{unknown} bytes are fields that {name} has not")
+            remarks.add(f"{unknown} bytes are fields that {name} does not have")
         form = self.of(kind)(within, remarks)
         if name in self._own or is_wrapper(kind):
             return {"@type": url, "value": form}

@@ -99,7 +99,7 @@ class Registry:
         """
         if path not in self._answers:
             if self._missing >= _MOST_MISSING:
-                raise NotDecodedError(f"{self.where} did not have {_MOST_MISSING} schemas, and is asked no more")
+                raise NotDecodedError(f"{self.where} did not have {_MOST_MISSING} schemas, and is not asked again")
             self._answers[path] = self._fetched(path)
             self._missing += self._answers[path] is None
         return self._answers[path]

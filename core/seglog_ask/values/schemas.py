@@ -225,7 +225,7 @@ class KnownSchemas:
                 raise NotDecodedError(f"schema id {number} is not in {self.where}") from None
         own = [one for one in twins if one.subject == subject] or [one for one in twins if not one.deleted]
         if not own or not all(one.says_as(own[0]) for one in own):
-            raise NotDecodedError(f"schema id {number} is of {_places(twins)}, and none is alone the topic's")
+            raise NotDecodedError(f"schema id {number} is of {_places(twins)}, and none of these is the topic's alone")
         others = [one for one in twins if not one.says_as(own[0])]
         return replace(own[0], shares_id=f"{_places(others)} {'has' if len(others) == 1 else 'have'} this id, too")
 

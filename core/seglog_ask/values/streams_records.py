@@ -130,7 +130,7 @@ def subscription(data: bytes) -> Fields:
     first, instruction = reader.take(1)[0], reader.take(1)[0]
     version = _version(first, 1)
     if instruction >= len(_INSTRUCTIONS):
-        raise NotDecodedError(f"its instruction is {instruction}, which is none of Kafka's")
+        raise NotDecodedError(f"its instruction is {instruction}, which Kafka does not have")
     fields: Fields = {"version": version, "instruction": _INSTRUCTIONS[instruction], "hash": _hash(reader, first)}
     if version == 0:
         return {**fields, **_bytes("primary_key", reader.rest())}

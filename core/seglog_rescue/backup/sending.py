@@ -62,7 +62,7 @@ class Sender:
         Raises RefusedError if the file changes meanwhile or is too large for a manifest, OSError.
         """
         if size > FILE_BYTES_LIMIT:
-            raise RefusedError(f"{file.path}: of {size} bytes, more than a file of a log can have")
+            raise RefusedError(f"{file.path}: {size} bytes, more than a file of a log can have")
         start = kept_bytes(file, size, status, old)
         extents = old.extents if old is not None and start else ()
         if len(extents) >= MOST_EXTENTS and start < size:

@@ -122,9 +122,9 @@ def _share_groups(groups: Iterable[Group], target_of: TargetOf, same_offsets: bo
         command = command_line("--reset-offsets", "--group", group.name, *named, "--to-earliest", "--execute")
         places = "; ".join(progress) + (f"; and {more} more partitions" if more else "")
         yield (
-            f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had done with"
-            f" {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server HOST:PORT"
-            f" {command} (or --to-datetime TIME), which brings records again."
+            f"share group {escaped(group.name)} begins anew: its state names topics by their old ids. It had finished"
+            f" with {places}. Before its members start, say where it begins: kafka-share-groups --bootstrap-server"
+            f" HOST:PORT {command} (or --to-datetime TIME), which brings records again."
             f"{_from_file(group, targets=topics) if same_offsets else ''}{_OLD_MEMBERS if group.members else ''}"
             " Else it begins at the end, unless"
             " share.auto.offset.reset of the group is set otherwise in the new cluster"

@@ -108,7 +108,6 @@ class CopyVerdict:
 
     copy: Copy
     in_sync: bool
-    is_leader: bool
     parts_at: int | None
     differs: tuple[Range, ...] = ()
     keys: KeysBeside | None = None
@@ -287,12 +286,12 @@ class _Partition:
             if copy.node not in here and self._entry is not None and copy.node in self._entry.replicas:
                 sentence = (
                     f"broker {copy.node} has it only as {facts.directory}, which it does not serve (offsets"
-                    f" {facts.start} to {facts.disk_end - 1}): it is not a choice"
+                    f" {facts.start} to {facts.disk_end - 1}): it cannot be chosen"
                 )
                 if is_ours and facts.disk_end > facts.start and not is_url(facts.directory):
                     command = command_line("mv", Path(facts.directory), home)
                     sentence += (
-                        f"; to make it one, before that broker starts: {command}, and run `seglog replicas` again"
+                        f"; to change that, before that broker starts: {command}, and run `seglog replicas` again"
                     )
                 self._remarks.append(sentence)
             elif is_ours and facts.disk_end > max(end, facts.start):
@@ -303,7 +302,6 @@ class _Partition:
                 )
 
     def _copy_verdicts(self, nodes: Sequence[int], chosen: Copy | None, synced: set[int]) -> Iterator[CopyVerdict]:
-        leader = None if self._entry is None else self._entry.leader
         unreadable = [copy for copy in self._copies if copy.node not in self._readable]
         for copy in [*(self._readable[node] for node in nodes), *unreadable]:
             parts_at: int | None = None
@@ -312,7 +310,7 @@ class _Partition:
             if chosen is not None and copy is not chosen and not copy.facts.problem:
                 parts_at, differs = _beside(chosen, copy)
                 keys = _keys_beside(chosen, copy)
-            yield CopyVerdict(copy, copy.node in synced, copy.node == leader, parts_at, tuple(differs), keys)
+            yield CopyVerdict(copy, copy.node in synced, parts_at, tuple(differs), keys)
 
     def _why(self, order: Sequence[tuple[Candidate, bool]]) -> str:
         if not order:

@@ -207,7 +207,7 @@ def _require_partition(facts: ReplicaFacts, path: Path | str, number: int) -> No
     """Raises FactsError for a replica whose partition or directory is not one: names become lines for a shell."""
     problem = topic_name_problem(facts.topic)
     if problem is not None or facts.partition < 0:
-        raise FactsError(path, f"its partition is not one: {problem or f'number {facts.partition}'}", number)
+        raise FactsError(path, f"its partition is invalid: {problem or f'number {facts.partition}'}", number)
     name = parse_partition_directory(Path(facts.directory).name)
     expected = TopicPartition(facts.topic, facts.partition), facts.state
     if name is None or (name.topic_partition, name.state.value) != expected:
@@ -249,7 +249,7 @@ def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> A
             return tuple(_value(kinds[0], each, path, number, name) for each in value)
         if len(value) == len(kinds):
             return tuple(_value(one, each, path, number, name) for one, each in zip(kinds, value, strict=True))
-    raise FactsError(path, f"the field {name}: {json.dumps(value)[:40]} is not what it must be", number)
+    raise FactsError(path, f"the field {name}: {json.dumps(value)[:40]} is not valid", number)
 
 
 def _is_id(text: str) -> bool:
@@ -265,7 +265,7 @@ def _rows(kind: Any, value: list[Any], path: Path | str, number: int, name: str)
     names, rows, before = list(_fields_of(kind)), [], dict[str, int]()
     for each in value:
         if not isinstance(each, list) or len(each) < len(names) or not all(type(part) is int for part in each):
-            raise FactsError(path, f"the field {name}: {json.dumps(each)[:40]} is not what it must be", number)
+            raise FactsError(path, f"the field {name}: {json.dumps(each)[:40]} is not valid", number)
         whole = {key: before.get(key, 0) + part for key, part in zip(names, each, strict=False)}
         before = {key: part for key, part in whole.items() if key not in _SUMS}
         if _BESIDE in whole:

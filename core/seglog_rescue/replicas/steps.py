@@ -124,8 +124,8 @@ def _written_out(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator
             for copy, first, end in every
         ]
         why = (
-            f"write to files what only broker {node} holds and will cut, and no producer with acks=all was told is safe"
-            f" (it may have been sent again): {_names([copy for copy, _, _ in every])}"
+            f"write to files what only broker {node} holds and will cut; no producer with acks=all was told that it is"
+            f" safe (it may have been sent again): {_names([copy for copy, _, _ in every])}"
         )
         yield Step(f"broker {node}", why, tuple(lines))
 
@@ -140,7 +140,7 @@ def _unloadable(verdicts: Sequence[PartitionVerdict]) -> Iterator[Step]:
                 by_node.setdefault(each.copy.node, []).append(each.copy)
     for node, copies in sorted(by_node.items()):
         why = (
-            f"broker {node} cannot load {_names(copies)}, and loses its log directory by that; try `seglog repair` or"
+            f"broker {node} cannot load {_names(copies)}, and thereby loses its log directory; try `seglog repair` or"
             " `seglog salvage` first, and then run `seglog replicas` again. Else move them away:"
         )
         yield Step(f"broker {node}", why, _moving(copies))

@@ -1,7 +1,7 @@
 """Carries a plan out as one run over all partitions; a run cut short anywhere is finished or undone.
 
 1. Check the room on the disk, and stage all new files (`staging`) and checkpoints.
-2. Apply the run (`runs.apply`): the target's old files, which hold no data, go to its folder.
+2. Apply the run (`repairs.undo.apply`): the target's old files, which hold no data, go to its folder.
 3. Read every file again; a failure undoes everything.
 
 The caller holds the log directory's lock from before the plan was made.

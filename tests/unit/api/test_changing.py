@@ -232,7 +232,7 @@ WRONG: dict[str, Callable[[Path], object]] = {
     "'logs' is not one of log, index": lambda p: seglog.repair(p, only="logs"),
     "a repair takes partition and log directories": lambda p: seglog.repair(p / "t-0" / "00000000000000000000.log"),
     "give to_offset or to_time_ms": lambda p: seglog.truncate(p / "t-0"),
-    "retention_ms is an integer, not 7.5": lambda p: seglog.retain(p / "t-0", retention_ms=7.5),  # type: ignore
+    "retention_ms must be an integer, not 7.5": lambda p: seglog.retain(p / "t-0", retention_ms=7.5),  # type: ignore
     "free: it removes files at once": lambda p: seglog.retain(p, free=1, retention_ms=5),
     "recovery_point: -1 is less than 0": lambda p: seglog.recover(p, recovery_point=-1),
     "to_offset: -2 is less than 0": lambda p: seglog.truncate(p / "t-0", to_offset=-2),

@@ -140,27 +140,27 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "level: 'crk' is not one of header, crc": (ValueError, lambda p: seglog.verify(p, level="crk")),  # type: ignore
     "level: 3 (int) is not a member of Level: header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
     "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
-    "sample is an integer, not True": (TypeError, lambda p: seglog.verify(p, sample=True)),
+    "sample must be an integer, not True": (TypeError, lambda p: seglog.verify(p, sample=True)),
     "threads: 1025 is not from 1 to 1024": (ValueError, lambda p: seglog.verify(p, threads=1025)),
-    "limit is an integer, not True": (TypeError, lambda p: list(seglog.diff(p, p, limit=True))),
+    "limit must be an integer, not True": (TypeError, lambda p: list(seglog.diff(p, p, limit=True))),
     "limit: 9223372036854775808 is not from": (ValueError, lambda p: list(seglog.diff(p, p, limit=2**63))),
-    "local: a path is text": (TypeError, lambda p: seglog.verify(p, local=5)),  # type: ignore[arg-type]
+    "local: a path must be text": (TypeError, lambda p: seglog.verify(p, local=5)),  # type: ignore[arg-type]
     "remote_metadata: the list is empty": (ValueError, lambda p: seglog.verify(p, remote_metadata=[])),
-    "tier_keys: a path is text": (TypeError, lambda p: seglog.verify(p, tier_keys={"a": 5})),  # type: ignore
+    "tier_keys: a path must be text": (TypeError, lambda p: seglog.verify(p, tier_keys={"a": 5})),  # type: ignore
     "config_file: '' is an empty path": (seglog.ConfigError, lambda p: seglog.verify(p, config_file="")),
     "metadata_directory: '' is an empty path": (seglog.ConfigError, lambda p: seglog.explain(p, metadata_directory="")),
     "policy: 'x' is not one of": (ValueError, lambda p: seglog.plan_repair(p, policy="x")),  # type: ignore
     "only: 'x' is not one of": (ValueError, lambda p: seglog.plan_repair(p, only="x")),
     "free: 'x' is not a size": (ValueError, lambda p: seglog.plan_retain(p, free="x")),
     "name at least one path": (TypeError, lambda _: seglog.verify()),
-    "a path is text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
+    "a path must be text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
     "'jobs' is not an argument; every function also takes config": (
         TypeError, lambda p: seglog.verify(p, jobs=3),  # type: ignore
     ),
-    "threads is an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
-    "config is a mapping from Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
+    "threads must be an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
+    "config must be a mapping from Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
     "needs at least two copies": (ValueError, lambda p: list(seglog.diff(p))),
-    "limit is an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
+    "limit must be an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
     "limit: -1 is less than 0": (ValueError, lambda p: list(seglog.diff(p, p, limit=-1))),
     "from_offset: -1 is less than 0": (ValueError, lambda p: list(seglog.diff(p, p, from_offset=-1))),
     "to_offset: 5 is before from_offset, 9": (
@@ -178,7 +178,7 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "until_ms: 5 is before since_ms, 9": (
         ValueError, lambda p: list(seglog.diff(p, p, level="view", since_ms=9, until_ms=5)),
     ),
-    "key is bytes, not 'k'": (TypeError, lambda p: list(seglog.diff(p, p, level="view", key="k"))),  # type: ignore
+    "key must be bytes, not 'k'": (TypeError, lambda p: list(seglog.diff(p, p, level="view", key="k"))),  # type: ignore
     "memory_bytes: 10 is less than 1048576": (ValueError, lambda p: list(seglog.diff(p, p, memory_bytes=10))),
     "max_duration_s: -1 is less than 0": (ValueError, lambda p: seglog.verify(p, max_duration_s=-1)),
     "write_rate is for sizing": (ValueError, lambda p: list(seglog.stats(p, write_rate=5))),

@@ -107,7 +107,7 @@ def test_what_a_tier_lacks_goes_to_the_logger(tmp_path: Path, caplog: pytest.Log
 def test_options_of_tiers_are_for_looking_at_tiers(local: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="local is only for paths in tiered storage, and none of these is one"):
         seglog.verify(local, local=tmp_path)
-    with pytest.raises(TypeError, match="tier_keys is a mapping from ids of key pairs to files"):
+    with pytest.raises(TypeError, match="tier_keys must be a mapping from ids of key pairs to files"):
         seglog.verify(local, tier_keys=["key.pem"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="'tier_keys' is not an argument"):
         seglog.clean(local, tier_keys={})  # type: ignore[call-arg]

@@ -101,5 +101,5 @@ def test_a_file_too_large_for_a_manifest_is_refused_before_it_is_read(tmp_path: 
     path.write_bytes(b"few")
     status = FS.status(path)
     assert status is not None
-    with FS.open(path, "r") as file, pytest.raises(RefusedError, match=f"{path}: of {FILE_BYTES_LIMIT + 1} bytes"):
+    with FS.open(path, "r") as file, pytest.raises(RefusedError, match=f"{path}: {FILE_BYTES_LIMIT + 1} bytes"):
         Sender(None, set()).extended(path.name, file, FILE_BYTES_LIMIT + 1, status, None, "orders-0/_")

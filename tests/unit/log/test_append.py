@@ -65,12 +65,12 @@ def test_nothing_to_append_is_no_error(log: Log) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        ({"leader_epoch": "1"}, TypeError, "leader_epoch is an integer, not '1'"),
+        ({"leader_epoch": "1"}, TypeError, "leader_epoch must be an integer, not '1'"),
         ({"leader_epoch": -2}, ValueError, "leader_epoch: -2 is not from -1 to 2147483647"),
         ({"leader_epoch": 2**31}, ValueError, "leader_epoch: 2147483648 is not"),
-        ({"producer": 5}, TypeError, "producer is a seglog.ProducerIdentity, not 5"),
-        ({"batch_records": "9"}, TypeError, "batch_records is an integer, not '9'"),
-        ({"batch_bytes": 1.5}, TypeError, "batch_bytes is an integer, not 1.5"),
+        ({"producer": 5}, TypeError, "producer must be a seglog.ProducerIdentity, not 5"),
+        ({"batch_records": "9"}, TypeError, "batch_records must be an integer, not '9'"),
+        ({"batch_bytes": 1.5}, TypeError, "batch_bytes must be an integer, not 1.5"),
     ],
 )
 def test_an_argument_of_a_wrong_kind_is_named_and_nothing_is_written(
@@ -126,7 +126,7 @@ def test_producers_and_markers_that_cannot_be_are_refused_where_they_are_made(lo
     for named in ({"commit": "abort"}, {"coordinator_epoch": 2**31}, {"timestamp": "now"}, {"timestamp": -5}):
         with pytest.raises((TypeError, ValueError), match=next(iter(named))):
             log.append_end_txn_marker(producer, **{"commit": False, **named})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"producer is a seglog.ProducerIdentity, not 1 \(int\)"):
+    with pytest.raises(TypeError, match=r"producer must be a seglog.ProducerIdentity, not 1 \(int\)"):
         log.append_end_txn_marker(1, commit=False)  # type: ignore[arg-type]
     assert log.append(some(1), producer=producer, batch_records=2**70).count == 1
     assert log.append_end_txn_marker(producer, commit=False).first_offset == 2

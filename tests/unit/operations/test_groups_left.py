@@ -35,7 +35,7 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
     )
     assert 'until then the tool says "is not empty". Else it begins' in with_members
     assert first.startswith("share group it's begins anew")
-    assert "done with a-0 below offset 10 and 4 records beyond it; b-0 below offset 3. Before" in first
+    assert "finished with a-0 below offset 10 and 4 records beyond it; b-0 below offset 3. Before" in first
     assert """--group 'it'"'"'s' --topic a-new --topic b --to-earliest --execute""" in first
     assert (
         """FILE is what seglog groups --group 'it'"'"'s' --format reset-csv prints of the source, with the new"""
@@ -52,7 +52,7 @@ def test_a_share_group_that_died_before_it_had_read_is_named_too() -> None:
     known = replace(group("known", SHARE, row("a", 0, None), row("b", 1, None)), settings=begin)
     joined = replace(group("joined", SHARE), settings=begin)
     first, second, third = groups_left([known, joined], lambda key: key.topic)
-    assert "It had done with nothing of a-0; nothing of b-1. Before" in first
+    assert "It had finished with nothing of a-0; nothing of b-1. Before" in first
     assert "--group known --topic a --topic b --to-earliest --execute" in first
     assert second.startswith("group known had settings of its own")
     assert third.startswith("group joined had settings of its own")

@@ -115,7 +115,7 @@ def test_what_spark_adds_is_passed_over():
 
 def test_broker_options_are_taken_and_change_nothing(caplog):
     assert parse(**{"kafka.bootstrap.servers": "b:9092", "groupIdPrefix": "g"}) == parse()
-    assert "without effect" in caplog.text
+    assert "have no effect" in caplog.text
 
 
 def test_a_path_is_needed():

@@ -87,10 +87,10 @@ def test_types_of_other_schemas_are_found_by_reference() -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "array", "items": "null"}, "takes no bytes"),
-        ({"type": "array", "items": record()}, "takes no bytes"),
-        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "takes no bytes"),
-        ({"type": "array", "items": record("null", record("null", name="S"))}, "takes no bytes"),
+        ({"type": "array", "items": "null"}, "take no bytes"),
+        ({"type": "array", "items": record()}, "take no bytes"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "take no bytes"),
+        ({"type": "array", "items": record("null", record("null", name="S"))}, "take no bytes"),
         ("{", "not JSON"),
         ("[" * 100_000, "JSON|deep"),
         ('{"type":' * 70 + '"int"' + "}" * 70, "deep"),

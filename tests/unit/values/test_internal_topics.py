@@ -114,8 +114,8 @@ def test_secrets_are_hidden_and_all_else_stays_as_it_was_written() -> None:
     ("kind", "key", "value", "key_reason", "value_reason"),
     [
         ("connect-configs", b"konnector-a", b"[1]", "its beginning is not one of", "not an object"),
-        ("connect-configs", b"task-a-x", b"{", "ends with no connector and number", "not JSON"),
-        ("connect-configs", b"task-7", b"\xff", "ends with no connector and number", "not JSON"),
+        ("connect-configs", b"task-a-x", b"{", "not end with a connector and the number", "not JSON"),
+        ("connect-configs", b"task-7", b"\xff", "not end with a connector and the number", "not JSON"),
         ("connect-configs", b"\xffconnector", b"", "byte 0 is not UTF-8", "not JSON"),
         ("connect-offsets", b'["a"]', b"3", "not a list of a connector's name", "not an object"),
         ("connect-offsets", b'["a",{"n":NaN}]', b"null", "not JSON", "not an object"),

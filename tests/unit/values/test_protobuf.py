@@ -59,7 +59,7 @@ def test_the_path_after_the_id_chooses_the_message_in_the_order_of_the_text() ->
         (b"\x04\0\4\x08\5", "no message at the path"),
         (b"\x02\x08\x08\5", "no message at the path"),
         (b"\0\x08", "is not a p.Z"),
-        (b"\0plain text", "is not a p.Z|11 bytes are fields that p.Z has not"),
+        (b"\0plain text", "is not a p.Z|11 bytes are fields that p.Z does not have"),
         (b"\2\2\x1a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\1", "is not a p.A"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_the_library_refuses_has_a_form_and_the_other_fields_stay(payload: 
             field(2, any_of("w.W", b"\x0a\1x\x48\1")),
             "any",
             {"@type": "type.googleapis.com/w.W", "s": "x", "i": []},
-            "2 bytes are fields that w.W has not",
+            "2 bytes are fields that w.W does not have",
         ),
         (
             field(6, written(Timestamp(seconds=1, nanos=10**9))),
@@ -161,8 +161,8 @@ def test_what_the_library_refuses_has_a_form_and_the_other_fields_stay(payload: 
             {"seconds": "1", "nanos": -1},
             "are not a valid Duration",
         ),
-        (b"\x4a\1x", "n", 5, "3 bytes are fields that w.M has not"),
-        (field(7, b"\x0a\1x\x48\1"), "within", {"s": "x", "i": []}, "2 bytes are fields that w.M has not"),
+        (b"\x4a\1x", "n", 5, "3 bytes are fields that w.M does not have"),
+        (field(7, b"\x0a\1x\x48\1"), "within", {"s": "x", "i": []}, "2 bytes are fields that w.M does not have"),
     ],
 )
 def test_a_field_that_cannot_be_shown_does_not_take_its_record_with_it(

@@ -23,7 +23,7 @@ def test_a_copy_that_no_broker_serves_is_said_and_not_chosen_until_it_has_its_na
     assigned(two, [1, 2])
     verdict = verdict_of(one, two)
     assert (verdict.choice, len(verdict.choices), len(verdict.aside)) == (2, 1, 1)
-    assert "offsets 0 to 8" in verdict.remarks[0] and "not a choice" in verdict.remarks[0]
+    assert "offsets 0 to 8" in verdict.remarks[0] and "cannot be chosen" in verdict.remarks[0]
     assert f"mv {one / name} {one / 'orders-0'}," in verdict.remarks[0]
     (one / name).rename(one / "orders-0")
     assert verdict_of(one, two).choice == 1

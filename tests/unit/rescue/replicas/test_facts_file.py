@@ -157,7 +157,7 @@ def test_a_replica_whose_partition_is_not_one_is_refused(data: bytes, field: str
     lines = parsed_lines(data)
     number = next(i for i, line in enumerate(lines) if line["type"] == "replica")
     lines[number][field] = value
-    with pytest.raises(FactsError, match=f"line {number + 1}: its partition is not one"):
+    with pytest.raises(FactsError, match=f"line {number + 1}: its partition is invalid"):
         parse_facts(resealed(lines), "f")
 
 
