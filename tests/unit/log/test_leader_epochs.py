@@ -184,7 +184,7 @@ def test_an_offset_is_of_the_last_epoch_that_begins_at_it_or_before(tmp_path: Pa
 
 @pytest.mark.parametrize(("epoch", "start"), [(-1, 0), (0, -1)])
 def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, epoch: int, start: int) -> None:
-    with pytest.raises(CorruptCheckpointError, match="cannot be"):
+    with pytest.raises(CorruptCheckpointError, match="is impossible"):
         cache(tmp_path, (epoch, start))
 
 

@@ -30,7 +30,7 @@ from seglog_ask.values.forms import Forms, Tally, Values
 from seglog_ask.values.frames import PATH_BEFORE, message_named, path_bytes
 from seglog_ask.values.protobuf import messages_of
 from seglog_ask.values.schemas import Schema
-from seglog_ask.values.shapes import Leaf, Row, merged
+from seglog_ask.values.shapes import Leaf, Struct, merged
 from seglog_ask.values.sources import forms_of
 from tests.support.hostile_values import BySlowWay, laid_out
 from tests.support.schema_registry import avro, framed, registered, write_log
@@ -231,7 +231,7 @@ def test_unknown_fields_leave_the_known_ones(tmp_path: Path) -> None:
     tally, value = Tally(), framed(1, b"\0\x08\5\x12\1x")
     shown = TypedColumn(planned((1, text, "PROTOBUF")), tally).of(part_of([value, framed(1, b"\0\x08\6")], tmp_path))
     assert shown.values.to_pylist() == [{"a": 5}, {"a": 6}] and shown.undecoded.to_pylist() == [value, None]
-    assert shown.errors[0].as_py() == "3 bytes are fields that M has not"
+    assert shown.errors[0].as_py() == "3 bytes are fields that M does not have"
     assert sum(tally.partial.values()) == 1 and sum(tally.decoded.values()) == 2
 
 
@@ -259,7 +259,7 @@ def test_a_column_has_no_fields_of_a_message_that_no_value_is() -> None:
     shown = (typed := Slowly(column, Tally())).of(laid_out(values))
     assert shown.values.to_pylist() == [{"y": "y", "z": None}, {"y": "", "z": 5}, {"y": "", "z": None}]
     assert typed.left == 0 and shown == BySlowWay(column, Tally()).of(laid_out(values))
-    assert planned((1, old, "PROTOBUF")).shape == Row((("x", Leaf("int")),))  # without samples it is the first
+    assert planned((1, old, "PROTOBUF")).shape == Struct((("x", Leaf("int")),))  # without samples it is the first
 
 
 def test_paths_are_written_as_they_are_read() -> None:
@@ -314,7 +314,7 @@ def test_types_widen_where_no_digit_is_lost(one: str, other: str, both: str) -> 
 def test_names_that_an_engine_does_not_tell_apart_make_text() -> None:
     schema = {**record("int"), "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}
     assert planned((1, schema, "AVRO")).shape == Leaf("text")
-    assert planned((1, record("int"), "AVRO"), (2, {**schema, "fields": schema["fields"][:1]}, "AVRO")).shape == Row(
+    assert planned((1, record("int"), "AVRO"), (2, {**schema, "fields": schema["fields"][:1]}, "AVRO")).shape == Struct(
         (("f0", Leaf("int")), ("a", Leaf("int")))
     )
 
