@@ -63,7 +63,7 @@ def run(
     written "my-topic", and so is "offset", which is a reserved word.
 
     With --value-as (and --key-as), value is what the schema of each value makes of it. A topic's Avro or Protobuf has
-    columns with types: value.city takes a field, and fields that a version of the schema has not are null. JSON, and
+    columns with types: value.city takes a field, and fields that a version of the schema lacks are null. JSON, and
     values in the table records of several topics, are text. value_schema has the schema's id, and value_error says why
     a value is not decoded, or not wholly: value, or a field of it, is then null, and value_bytes has its bytes. In text
     columns of registry, what has neither frame nor schema and is text stays text, with value_error. A column with types

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import pyarrow.compute as pc
 import pytest
 
 import seglog
@@ -60,7 +61,19 @@ def repair(partition: Path) -> None:
     assert run("repair", partition).exit_code == 4
 
 
-WALKS = {"A read": read, "An append": append, "A recovery": recover, "A clean": clean, "A repair": repair}
+def query(partition: Path) -> None:
+    table = seglog.open_table(partition)
+    assert table.to_table(columns=["value"], filter=pc.field("offset") == 45).num_rows == 1
+
+
+WALKS = {
+    "A read": read,
+    "An append": append,
+    "A recovery": recover,
+    "A clean": clean,
+    "A repair": repair,
+    "A query": query,
+}
 
 
 def section(title: str) -> str:
@@ -90,7 +103,7 @@ def module_of(path: str) -> str:
     return ("" if path.startswith("seglog_") else "seglog.") + path.replace("/", ".")
 
 
-def test_there_are_five_walks_and_each_is_taken() -> None:
+def test_there_are_six_walks_and_each_is_taken() -> None:
     assert re.findall(r"^### (.+?):", PAGE, re.MULTILINE) == list(WALKS)
 
 

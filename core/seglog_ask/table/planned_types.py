@@ -18,7 +18,7 @@ from seglog_ask.table.splits import batch_range, pieces_of
 from seglog_ask.table.typed import TypedColumn
 from seglog_ask.values.column_types import ColumnType, Sample, column_type
 from seglog_ask.values.forms import Forms, Tally
-from seglog_ask.values.shapes import Items, Leaf, Named, Row, Shape
+from seglog_ask.values.shapes import Leaf, ListOf, MapOf, Shape, Struct
 
 _MOST_PARTITIONS = 16  # that are looked at
 _IN_MICROSECONDS = {f"{kind}-millis": f"{kind}-micros" for kind in ("timestamp", "local-timestamp")}
@@ -47,9 +47,9 @@ def in_microseconds(shape: Shape) -> Shape:
     """
     if isinstance(shape, Leaf):
         return Leaf(_IN_MICROSECONDS[shape.kind]) if shape.kind in _IN_MICROSECONDS else shape
-    if isinstance(shape, Row):
-        return Row(tuple((name, in_microseconds(child)) for name, child in shape.fields))
-    return Items(in_microseconds(shape.item)) if isinstance(shape, Items) else Named(in_microseconds(shape.value))
+    if isinstance(shape, Struct):
+        return Struct(tuple((name, in_microseconds(child)) for name, child in shape.fields))
+    return ListOf(in_microseconds(shape.item)) if isinstance(shape, ListOf) else MapOf(in_microseconds(shape.value))
 
 
 def planned_types(

@@ -18,19 +18,19 @@ from seglog_ask.table.columns import spans
 from seglog_ask.values.avro_texts import UUID_BYTES, big_decimal_text, duration_text
 from seglog_ask.values.schemas import Remarks
 from seglog_ask.values.shapes import (
-    Items,
     Leaf,
     LeafSlot,
+    ListOf,
     ListSlot,
+    MapOf,
     MapSlot,
-    Named,
     PairSlot,
-    Row,
-    RowSlot,
     Shape,
     Slots,
     SlotTable,
     Slotted,
+    Struct,
+    StructSlot,
 )
 
 _MOST_DECIMAL_BYTES = 16
@@ -93,11 +93,11 @@ class UnreadableError(Exception):
 
 def type_of(shape: Shape) -> pa.DataType:
     """Returns the type of a shape."""
-    if isinstance(shape, Row):
+    if isinstance(shape, Struct):
         return pa.struct([pa.field(name, type_of(child)) for name, child in shape.fields])
-    if isinstance(shape, Items):
+    if isinstance(shape, ListOf):
         return pa.list_(type_of(shape.item))
-    if isinstance(shape, Named):
+    if isinstance(shape, MapOf):
         return pa.map_(pa.string(), type_of(shape.value))
     return pa.decimal128(shape.precision, shape.scale) if shape.kind == "decimal" else _TYPES[shape.kind]
 
@@ -125,28 +125,28 @@ def fitted(value: Any, shape: Shape, remarks: Remarks, path: str = "") -> Any:
     """Returns one of Python's values with null for each part that `array_of_values` does not take; says which."""
     if value is None or _is_fit(value, shape):
         return value
-    if isinstance(shape, Row):
+    if isinstance(shape, Struct):
         within = f"{path}." if path else ""
         return {name: fitted(value[name], child, remarks, f"{within}{name}") for name, child in shape.fields}
-    if isinstance(shape, Items):
+    if isinstance(shape, ListOf):
         return [fitted(one, shape.item, remarks, f"{path}[]") for one in value]
-    if isinstance(shape, Named):
+    if isinstance(shape, MapOf):
         return {name: fitted(one, shape.value, remarks, f"{path}[]") for name, one in value.items()}
     remarks.add(f"{path}: {value} does not fit {shape}" if path else f"{value} does not fit {shape}")
     return None
 
 
 def _of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
-    if isinstance(shape, Row):
+    if isinstance(shape, Struct):
         children = [
             _of_values([None if value is None else value[name] for value in values], child)
             for name, child in shape.fields
         ]
         absent = pa.array([value is None for value in values], pa.bool_())
         return pa.StructArray.from_arrays(children, fields=list(type_of(shape)), mask=absent)
-    if isinstance(shape, Items):
+    if isinstance(shape, ListOf):
         return pa.ListArray.from_arrays(_offsets(values), _of_values(list(_parts(values)), shape.item))
-    if isinstance(shape, Named):
+    if isinstance(shape, MapOf):
         keys = pa.array([key for value in values for key in value or ()], pa.string())
         pairs = [value.values() for value in values if value is not None]
         return pa.MapArray.from_arrays(_offsets(values), keys, _of_values(list(_parts(pairs)), shape.value))
@@ -187,13 +187,13 @@ def array_of_slots(slotted: Slotted, slots: Slots, shape: Shape) -> pa.Array:
 
 def can_become(slotted: Slotted, shape: Shape) -> bool:
     """True if `array_of_slots` makes arrays of the shape."""
-    if isinstance(slotted, RowSlot):
-        wanted = dict(shape.fields) if isinstance(shape, Row) else {}
-        return isinstance(shape, Row) and all(can_become(one, wanted[name]) for name, one in slotted.fields)
+    if isinstance(slotted, StructSlot):
+        wanted = dict(shape.fields) if isinstance(shape, Struct) else {}
+        return isinstance(shape, Struct) and all(can_become(one, wanted[name]) for name, one in slotted.fields)
     if isinstance(slotted, ListSlot):
-        return isinstance(shape, Items) and can_become(slotted.item, shape.item)
+        return isinstance(shape, ListOf) and can_become(slotted.item, shape.item)
     if isinstance(slotted, MapSlot):
-        return isinstance(shape, Named) and can_become(slotted.value, shape.value)
+        return isinstance(shape, MapOf) and can_become(slotted.value, shape.value)
     if isinstance(slotted, PairSlot):
         return slotted.leaf == shape
     return slotted.leaf == shape or (isinstance(shape, Leaf) and (slotted.leaf.kind, shape.kind) in _CASTS)
@@ -207,7 +207,7 @@ def _of_slots(slotted: Slotted, slots: Slots, table: SlotTable, shape: Shape, ab
         return _pairs(slotted, table)
     if isinstance(slotted, ListSlot | MapSlot):
         return _repeated(slotted, slots, table, shape)
-    assert isinstance(shape, Row)
+    assert isinstance(shape, Struct)
     known = dict(slotted.fields)
     rows = table.lengths.shape[1]
     children = [
@@ -249,10 +249,10 @@ def _repeated(slotted: ListSlot | MapSlot, slots: Slots, table: SlotTable, shape
     kind = type_of(shape)
     try:
         if isinstance(slotted, ListSlot):
-            assert isinstance(shape, Items)
+            assert isinstance(shape, ListOf)
             items = _of_slots(slotted.item, slots, within, shape.item, None)
         else:
-            assert isinstance(shape, Named)
+            assert isinstance(shape, MapOf)
             keys = _leaf(slotted.key, slots.arena, within).cast(pa.string())
             values = _of_slots(slotted.value, slots, within, shape.value, None)
             items = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])

@@ -24,7 +24,7 @@ from seglog_ask.table.typed import TypedColumn
 from seglog_ask.table.valued import valued_outputs
 from seglog_ask.values.column_types import ColumnType
 from seglog_ask.values.forms import BY_SCHEMA, Forms, Values
-from seglog_ask.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
+from seglog_ask.values.shapes import TEXT, Leaf, ListOf, MapOf, Shape, Struct
 from seglog_ask.values.sources import forms_of
 
 _LACKING = ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos")
@@ -76,9 +76,9 @@ def spark_values(options: ReadOptions) -> SparkValues | None:
 def _for_spark(shape: Shape) -> Shape:
     if isinstance(shape, Leaf):
         return TEXT if shape.kind in _LACKING else in_microseconds(shape)
-    if isinstance(shape, Row):
-        return Row(tuple((name, _for_spark(child)) for name, child in shape.fields))
-    return Items(_for_spark(shape.item)) if isinstance(shape, Items) else Named(_for_spark(shape.value))
+    if isinstance(shape, Struct):
+        return Struct(tuple((name, _for_spark(child)) for name, child in shape.fields))
+    return ListOf(_for_spark(shape.item)) if isinstance(shape, ListOf) else MapOf(_for_spark(shape.value))
 
 
 def _as_spark_has_it(output: Output) -> Output:

@@ -30,7 +30,7 @@ from seglog_ask.values.frames import (
     path_bytes,
 )
 from seglog_ask.values.schemas import Remarks, SchemaId
-from seglog_ask.values.shapes import Program, Row, Shape
+from seglog_ask.values.shapes import Program, Shape, Struct
 from seglog_ask.values.single_object import MARK
 
 # Numbers in the slots of a program at once: 12 bytes each.
@@ -250,10 +250,10 @@ def _at(shape: Shape, paths: Collection[tuple[str, ...]]) -> Shape:
     below: dict[str, list[tuple[str, ...]]] = {}
     for first, *rest in filter(None, paths):
         below.setdefault(first, []).append(tuple(rest))
-    if not isinstance(shape, Row) or () in paths or not below.keys() <= {name.lower() for name, _ in shape.fields}:
+    if not isinstance(shape, Struct) or () in paths or not below.keys() <= {name.lower() for name, _ in shape.fields}:
         return shape
     fields = ((name, child, below.get(name.lower())) for name, child in shape.fields)
-    return Row(tuple((name, _at(child, within)) for name, child, within in fields if within is not None))
+    return Struct(tuple((name, _at(child, within)) for name, child, within in fields if within is not None))
 
 
 def _zeros(count: int) -> pa.Array:

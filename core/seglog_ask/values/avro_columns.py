@@ -22,19 +22,19 @@ from seglog_ask.values.shapes import (
     MOST_FIELDS,
     TEXT,
     Described,
-    Items,
     Leaf,
     LeafSlot,
+    ListOf,
     ListSlot,
+    MapOf,
     MapSlot,
-    Named,
     Outputs,
     Payloads,
     Program,
-    Row,
-    RowSlot,
     Shape,
     Slotted,
+    Struct,
+    StructSlot,
     are_columns,
     size_of,
 )
@@ -92,11 +92,11 @@ class _Walk:
         if kind == "record":
             inside = (*above, definition["name"])
             fields = [(one["name"], self.shape(one["type"], inside, level + 1)) for one in definition["fields"]]
-            return Row(tuple(fields)) if are_columns([name for name, _ in fields]) else TEXT
+            return Struct(tuple(fields)) if are_columns([name for name, _ in fields]) else TEXT
         if kind == "array":
-            return Items(self.shape(definition["items"], above, level + 1))
+            return ListOf(self.shape(definition["items"], above, level + 1))
         if kind == "map":
-            return Named(self.shape(definition["values"], above, level + 1))
+            return MapOf(self.shape(definition["values"], above, level + 1))
         return _leaf(definition)
 
 
@@ -169,7 +169,7 @@ class _Making:
         least, most = _range_of(leaf.kind, kind)
         return LeafSlot(leaf, self._add(_OPERATION[kind], size, least, most))
 
-    def _record(self, definition: Mapping[str, Any], level: int, optional: bool) -> RowSlot | None:
+    def _record(self, definition: Mapping[str, Any], level: int, optional: bool) -> StructSlot | None:
         if not are_columns([one["name"] for one in definition["fields"]]):
             return None
         slot = self._add(kernel.PRESENT) if optional else -1
@@ -179,7 +179,7 @@ class _Making:
             if within is None:
                 return None
             fields.append((one["name"], within))
-        return RowSlot(tuple(fields), slot)
+        return StructSlot(tuple(fields), slot)
 
     def _repeated(self, definition: Any, level: int, *, is_map: bool = False) -> Slotted | None:
         table, outer, at = len(self.sizes), self._table, len(self._operations)

@@ -17,7 +17,7 @@ from seglog_ask.values.avro_schema import PREFIX, PRIMITIVES
 from seglog_ask.values.avro_texts import big_decimal_text, decimal_text, duration_text, uuid_text
 from seglog_ask.values.java_times import iso_date, iso_moment, iso_time_of_day
 from seglog_ask.values.schemas import Remarks
-from seglog_ask.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
+from seglog_ask.values.shapes import TEXT, Leaf, ListOf, MapOf, Shape, Struct
 
 Convert: TypeAlias = Callable[[Any, Remarks], Any]
 
@@ -136,10 +136,10 @@ class _Converting:
         if kind == "record":
             return self._of_record(definition, shape, path)
         if kind == "array":
-            item = self.of(definition["items"], shape.item if isinstance(shape, Items) else None, f"{path}[]")
+            item = self.of(definition["items"], shape.item if isinstance(shape, ListOf) else None, f"{path}[]")
             return None if item is None else lambda value, remarks: [item(one, remarks) for one in value]
         if kind == "map":
-            of_one = self.of(definition["values"], shape.value if isinstance(shape, Named) else None, f"{path}[]")
+            of_one = self.of(definition["values"], shape.value if isinstance(shape, MapOf) else None, f"{path}[]")
             if of_one is None:
                 return None
             return lambda value, remarks: {name: of_one(one, remarks) for name, one in value.items()}
@@ -150,7 +150,7 @@ class _Converting:
         # All in the order of the schema, in which types come before they are mentioned, maybe in a name's first field
         # of two; of these fastavro gives the last.
         fields = [(str(one["name"]), one["type"]) for one in definition["fields"]]
-        if isinstance(shape, Row):
+        if isinstance(shape, Struct):
             children = dict(shape.fields)
             made = {name: self.of(kind, children[name], f"{within}{name}") for name, kind in fields}
             columns = [(name, made.get(name), name in made) for name in children]

@@ -43,20 +43,20 @@ from seglog_ask.values.shapes import (
     MOST_FIELDS,
     TEXT,
     Described,
-    Items,
     Leaf,
     LeafSlot,
+    ListOf,
     ListSlot,
+    MapOf,
     MapSlot,
-    Named,
     Outputs,
     PairSlot,
     Payloads,
     Program,
-    Row,
-    RowSlot,
     Shape,
     Slotted,
+    Struct,
+    StructSlot,
     are_columns,
     size_of,
 )
@@ -101,7 +101,7 @@ def described(schema: Schema, references: Mapping[str, Schema], name: MessageNam
 
 def column_values(message: Any, shape: Shape, showing: Showing, remarks: Remarks) -> Any:
     """Returns a decoded message for a column of a shape, in JSON's types: null where a field is not there."""
-    if not isinstance(shape, Row):
+    if not isinstance(shape, Struct):
         return _of_message(message, shape, showing, remarks)
     found: dict[str, Any] = dict.fromkeys(name for name, _ in shape.fields)
     fields = {name_of(field): field for field in fields_of(message.DESCRIPTOR)}
@@ -112,10 +112,10 @@ def column_values(message: Any, shape: Shape, showing: Showing, remarks: Remarks
         value = message.Extensions[field] if field.is_extension else getattr(message, field.name)
         if child == TEXT:
             found[name] = _as_text(field, value, showing, remarks)
-        elif isinstance(child, Named):
+        elif isinstance(child, MapOf):
             of_value = field.message_type.fields_by_name["value"]
             found[name] = {key_text(key): _single(of_value, value[key], child.value, showing, remarks) for key in value}
-        elif isinstance(child, Items):
+        elif isinstance(child, ListOf):
             found[name] = [_single(field, one, child.item, showing, remarks) for one in value]
         else:
             found[name] = _single(field, value, child, showing, remarks)
@@ -186,14 +186,14 @@ class _Walk:
         fields = fields_of(message)
         if not are_columns([name_of(field) for field in fields]):
             return TEXT
-        return Row(tuple((name_of(field), self._of_field(field, (*above, name))) for field in fields))
+        return Struct(tuple((name_of(field), self._of_field(field, (*above, name))) for field in fields))
 
     def _of_field(self, field: FieldDescriptor, above: tuple[str, ...]) -> Shape:
         self._size += 1
         if is_map(field):
-            return Named(self._single(field.message_type.fields_by_name["value"], above))
+            return MapOf(self._single(field.message_type.fields_by_name["value"], above))
         single = self._single(field, above)
-        return Items(single) if is_repeated(field) else single
+        return ListOf(single) if is_repeated(field) else single
 
     def _single(self, field: FieldDescriptor, above: tuple[str, ...]) -> Shape:
         return self.of_message(field.message_type, above) if field.type in MESSAGES else _LEAVES[field.type][0]
@@ -225,14 +225,14 @@ class _Making:
         is_leaf = is_pair(message) or is_wrapper(message)
         within = None if name.startswith(OWN) and not is_leaf else self._of_message(message, level, table, owner)
         if within is None or not is_leaf:
-            return None if within is None else RowSlot(within.fields, slot)
+            return None if within is None else StructSlot(within.fields, slot)
         leaves = [one for _, one in within.fields]
         if is_wrapper(message):
             return leaves[0]
         seconds, nanos = (one.slot for one in leaves if isinstance(one, LeafSlot))
         return PairSlot(_PAIRS[name], seconds, nanos)
 
-    def _of_message(self, message: Descriptor, level: int, table: int, owner: int) -> RowSlot | None:
+    def _of_message(self, message: Descriptor, level: int, table: int, owner: int) -> StructSlot | None:
         fields = fields_of(message)
         too_much = level >= MOST_LEVELS or sum(map(len, self.owners)) > MOST_FIELDS
         if too_much or not are_columns([name_of(field) for field in fields]):
@@ -248,7 +248,7 @@ class _Making:
         _note_oneofs(message, rows)
         self.messages[number] = [first, len(self.owners[table]), table]
         self.fields[number] = sorted(rows)
-        return RowSlot(tuple(slotted))
+        return StructSlot(tuple(slotted))
 
     def _of_field(
         self, field: FieldDescriptor, owner: int, level: int, table: int, rows: list[list[int]]
@@ -283,7 +283,7 @@ class _Making:
         item = self.of_type(field.message_type, level + 1, items)
         if item is None or not is_map(field):
             return None if item is None else ListSlot(item, slot, items)
-        assert isinstance(item, RowSlot)
+        assert isinstance(item, StructSlot)
         (_, key), (_, value) = item.fields
         assert isinstance(key, LeafSlot)
         return MapSlot(key, value, slot, items)

@@ -32,7 +32,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Struct:
     """A record: its fields by name, in order."""
 
     fields: tuple[tuple[str, Shape], ...]
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ListOf:
     """A list."""
 
     item: Shape
@@ -52,7 +52,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class MapOf:
     """A map from strings."""
 
     value: Shape
@@ -61,7 +61,7 @@ class Named:
         return "map"
 
 
-Shape: TypeAlias = Leaf | Row | Items | Named
+Shape: TypeAlias = Leaf | Struct | ListOf | MapOf
 
 TEXT = Leaf("text")
 MOST_DIGITS = 38  # of a decimal number in a column
@@ -94,9 +94,9 @@ def size_of(shape: Shape) -> int:
     """Returns the number of shapes in a shape, with itself."""
     if isinstance(shape, Leaf):
         return 1
-    if isinstance(shape, Row):
+    if isinstance(shape, Struct):
         return 1 + sum(size_of(one) for _, one in shape.fields)
-    return 1 + size_of(shape.item if isinstance(shape, Items) else shape.value)
+    return 1 + size_of(shape.item if isinstance(shape, ListOf) else shape.value)
 
 
 def merged(first: Shape, second: Shape, say: Callable[[str], None], path: str) -> Shape:
@@ -106,16 +106,16 @@ def merged(first: Shape, second: Shape, say: Callable[[str], None], path: str) -
     """
     if first == second:
         return first
-    if isinstance(first, Row) and isinstance(second, Row):
+    if isinstance(first, Struct) and isinstance(second, Struct):
         fields = dict(first.fields)
         for name, shape in second.fields:
             fields[name] = merged(fields[name], shape, say, f"{path}.{name}") if name in fields else shape
         if are_columns(list(fields)):
-            return Row(tuple(fields.items()))
-    if isinstance(first, Items) and isinstance(second, Items):
-        return Items(merged(first.item, second.item, say, f"{path}[]"))
-    if isinstance(first, Named) and isinstance(second, Named):
-        return Named(merged(first.value, second.value, say, f"{path}[]"))
+            return Struct(tuple(fields.items()))
+    if isinstance(first, ListOf) and isinstance(second, ListOf):
+        return ListOf(merged(first.item, second.item, say, f"{path}[]"))
+    if isinstance(first, MapOf) and isinstance(second, MapOf):
+        return MapOf(merged(first.value, second.value, say, f"{path}[]"))
     if isinstance(first, Leaf) and isinstance(second, Leaf):
         low, high = sorted((first.kind, second.kind), key=KINDS.index)
         if {low, high} <= _TEXTS:
@@ -150,7 +150,7 @@ class PairSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class RowSlot:
+class StructSlot:
     """A record, the fields of which have slots; `slot` tells whether it is there (-1: always)."""
 
     fields: tuple[tuple[str, Slotted], ...]
@@ -176,7 +176,7 @@ class MapSlot:
     table: int
 
 
-Slotted: TypeAlias = LeafSlot | PairSlot | RowSlot | ListSlot | MapSlot
+Slotted: TypeAlias = LeafSlot | PairSlot | StructSlot | ListSlot | MapSlot
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from seglog_ask.table.typed import TypedColumn
 from seglog_ask.values.forms import Tally
-from seglog_ask.values.shapes import Leaf, Row
+from seglog_ask.values.shapes import Leaf, Struct
 from tests.support.hostile_values import laid_out
 from tests.support.proto_maker import SCALARS, Files
 from tests.support.schema_registry import avro, framed
@@ -32,7 +32,7 @@ def expected(value: Any, shape: Any) -> Any:
     """A value of fastavro as a column has it."""
     if value is None:
         return None
-    if isinstance(shape, Row):
+    if isinstance(shape, Struct):
         return {name: expected(value[name], child) for name, child in shape.fields}
     if not isinstance(shape, Leaf):
         if isinstance(value, dict):
