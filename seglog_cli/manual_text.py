@@ -60,11 +60,11 @@ something that a broker of 4.4 starts on: `transplant` needs topic ids, `rebuild
 
 {table}
 
-Where releases differ, a command speaks for one of them: `doctor` for the release that wrote the directory, as far as it
-is recognised, all others for 4.3; `--kafka-version` chooses another one. The differences between 4.3 and 4.4: its
-cleaner keeps an emptied batch only at the high watermark, records and fields that 4.4 has added (decoded by `dump`,
-`dump-log`, `groups` and `metadata` as 4.4 writes them), levels of metadata.version and share.version, and four keys of
-topics.
+Where releases differ, a command speaks for one of them: `doctor` and `explain` for the release that wrote the
+directory, as far as it is recognised, all others for 4.3; `--kafka-version` chooses another one. The differences
+between 4.3 and 4.4: its cleaner keeps an emptied batch only at the high watermark, records and fields that 4.4 has
+added (decoded by `dump`, `dump-log`, `groups` and `metadata` as 4.4 writes them), levels of metadata.version and
+share.version, and four keys of topics.
 """
 
 ENVIRONMENT = [

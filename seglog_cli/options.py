@@ -174,7 +174,7 @@ SpokenFor = Annotated[
     option(
         "--kafka-version",
         "VERSION",
-        "The release that is spoken of (default: the one that wrote the directory, or 4.3 if nothing shows it).",
+        "The release to speak for (default: the one that wrote the directory, or 4.3 if nothing shows it).",
     ),
 ]
 

@@ -51,7 +51,7 @@ def redact(
 
     A run of `seglog backup` that goes on meanwhile is refused at its end and stores nothing. A second erasure is
     refused, too. After one that was cut short, --resume goes on; until then every snapshot restores, and no run of
-    `seglog backup` begins. Whoever reads a snapshot in place may lose what he reads.
+    `seglog backup` begins. Whoever reads a snapshot in place may lose it.
 
     Refused before anything changes: damage in a log that must be searched, and --with zeros, because a snapshot does
     not say which topics are compacted. Kafka's own topics are not searched for keys. --erase record leaves out the

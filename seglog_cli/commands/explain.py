@@ -52,7 +52,7 @@ def run(
     Readers are held back by the high watermark, by an open transaction, or by an end of the log that cannot be read.
     Damage before the end is found by `seglog verify`.
 
-    What brokers do is said of the release that wrote the log directory, as far as it is recognised, and else of 4.3;
+    What brokers do is told for the release that wrote the log directory, as far as it is recognised, else for 4.3;
     --kafka-version chooses another one. Topics of a cluster with ZooKeeper have their configuration there: the output
     says so.
 

@@ -54,7 +54,7 @@ def run(
 
     Each partition that needs a decision has a row: the broker to start from and why, what that loses, and what any
     other choice loses. A loss is what another copy holds and the chosen one lacks after its broker's start. Offsets are
-    exact. Records are counted exactly if no offset is missing among them; otherwise there are at most so many.
+    exact. Records are counted exactly if no offset is missing among them; otherwise there are at most that many.
 
     Losses are `acknowledged` if they lie below a high watermark, `not acknowledged` if a replica in sync lacks them by
     the newest metadata, and otherwise `perhaps acknowledged`: brokers write their high watermarks every five seconds.

@@ -77,7 +77,7 @@ def run(
     install '.[sql]' in seglog's clone).
 
     The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). On a terminal, cells
-    that do not fit end with …, and columns that only * names may be left out, which is said. In all forms, decimal
+    that do not fit end with …, and columns that only * names may be left out, with a note. In all forms, decimal
     numbers have every digit (in JSON they are text), dates and times are those of ISO 8601, and NaN and infinity have
     their names. A timestamp beyond the years -260000 to 260000, which types of time do not hold, is the nearest one
     within, so that conditions find it, with a warning; timestamp_ms has the number itself. Damage ends a query with an
