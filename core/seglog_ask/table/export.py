@@ -152,13 +152,14 @@ def _writing(sink: Sink, options: ExportOptions, on_remark: Callable[[str], None
         yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
         return
     from seglog_ask.table.parquet import ParquetWriter
-    from seglog_ask.table.source import Distant
 
     writer = ParquetWriter(sink, options.values, options.typed)
     try:
         yield _Parquet(writer.take)
         writer.close()
         if on_remark is not None and writer.distant is not None:
+            from seglog_ask.table.source import Distant  # which takes as long as a small export
+
             on_remark(str(Distant(writer.distant)))
     except BaseException:
         writer.abandon()
