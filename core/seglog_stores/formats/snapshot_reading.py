@@ -49,6 +49,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 _FILE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_TIME_NS = (
+    10**9 << 63
+)  # a file system's seconds have 64 bits: a clock that was never set, or a wrong one, is a time too
 _SLASH_OR_NUL = re.compile(r"[/\0]")
 
 Made = TypeVar("Made")
@@ -271,7 +274,7 @@ def _directory(fields: JsonFields) -> StoredDirectory:
     return StoredDirectory(
         path,
         None if fields.is_null("clusterId") else fields.text("clusterId"),
-        None if fields.is_null("nodeId") else fields.integer("nodeId", most=INT32_MAX),
+        None if fields.is_null("nodeId") else fields.integer("nodeId", -INT32_MAX - 1, INT32_MAX),
         None if fields.is_null("directoryId") else fields.text("directoryId"),
         fields.boolean("clean"),
         _files(fields),
@@ -313,9 +316,8 @@ def _file(fields: JsonFields, partition: str | None) -> StoredFile:
     for extent in extents:
         if not _is_of(extent.object, partition, name):
             raise fields.wrong("extents", f"{extent.object} belongs to another file")
-    file = StoredFile(
-        intern(name), fields.integer("modifiedNs"), fields.integer("inode", most=2**64 - 1), int(tail, 16), extents
-    )
+    modified_ns, inode = fields.integer("modifiedNs", -_TIME_NS, _TIME_NS - 1), fields.integer("inode", most=2**64 - 1)
+    file = StoredFile(intern(name), modified_ns, inode, int(tail, 16), extents)
     if file.size > FILE_BYTES_LIMIT:
         raise fields.wrong("extents", f"they have {file.size} bytes, more than a file of a log can have")
     return file

@@ -1,15 +1,17 @@
-"""A manifest that was cut, or has text that no file can have, is refused; `test_hostile_repositories.py` has the other
-changes.
+"""A manifest that was cut, or has text that no file can have, is refused, and one of odd files is not;
+`test_hostile_repositories.py` has the other changes.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+import seglog
 from seglog.errors import CorruptTierError, RefusedError
 from seglog.format.codecs.zstd import zstd
 from seglog.storage.local import LocalFileSystem
@@ -19,6 +21,7 @@ from seglog_rescue.operations.backup import BackupRequest, backup
 from seglog_stores.formats.snapshot_manifest import Part, Snapshot, StoredPartition, format_snapshot, packed_manifest
 from seglog_stores.formats.snapshot_reading import KnownLines, parse_snapshot, read_manifest, unpacked_manifest
 from tests.support.command_line import clean_logs
+from tests.support.log_files import batch, contents_below
 from tests.support.manual_clock import ManualClock
 
 
@@ -120,3 +123,16 @@ def test_text_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
         parse_snapshot(of_path(snapshot, "\ud800"), "manifest", snapshot.id)
     (directory,) = parse_snapshot(of_path(snapshot, "/logs-\udcff"), "manifest", snapshot.id).directories
     assert directory.path == "/logs-\udcff"
+
+
+@pytest.mark.parametrize("seconds", [-(2**31), -1, 2**33])
+def test_a_time_before_1970_and_the_id_of_no_broker_are_stored_and_come_back(tmp_path: Path, seconds: int) -> None:
+    (tmp_path / "logs" / "orders-0").mkdir(parents=True)
+    names = (f"orders-0/{0:020}.log", "meta.properties")
+    for name, contents in zip(names, (batch(0), b"version=1\ncluster.id=one\nnode.id=-5\n"), strict=True):
+        (tmp_path / "logs" / name).write_bytes(contents)
+        os.utime(tmp_path / "logs" / name, (0, seconds))
+    stored(tmp_path / "logs", tmp_path / "backup")
+    seglog.restore_backup(tmp_path / "backup", tmp_path / "made")
+    assert contents_below(tmp_path / "made") == contents_below(tmp_path / "logs")
+    assert {(tmp_path / "made" / name).stat().st_mtime for name in names} == {seconds}
