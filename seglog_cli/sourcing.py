@@ -13,7 +13,7 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog_ask.table.source import Source
+    from seglog_ask.table.read.source import Source
 
 OnCorrupt = Annotated[
     str, option("--on-corrupt", "fail|skip", "With skip, go on past damage, and say what was left out.")
@@ -24,7 +24,7 @@ def source_of(session: Session, paths: Sequence[Path], tiers: Tiers, isolation: 
     """Returns the partitions at the paths, in tiered storage too."""
     logging.getLogger("seglog.table.dataset").addHandler(logging.NullHandler())  # `tell_left_out` says it
     from seglog.model import Isolation
-    from seglog_ask.table.opening import open_source
+    from seglog_ask.table.engines.opening import open_source
 
     parts = [text.rpartition("=") for text in tiers.tier_key or ()]
     return open_source(

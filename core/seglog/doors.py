@@ -42,7 +42,7 @@ DOORS = {
     # what the consumer groups of log directories hold: (fs, targets) -> operations.groups.GroupsReport
     "groups": ("seglog_rescue.operations.groups", "read_groups"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
-    "arrow reader": ("seglog_ask.table.columns", "reader_of"),
+    "arrow reader": ("seglog_ask.table.values.columns", "reader_of"),
 }
 
 

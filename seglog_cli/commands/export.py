@@ -86,7 +86,7 @@ def run(
       seglog export kafka-logs/orders -o orders.parquet
     """
     from seglog_ask.operations.export import exported_partitions, with_types
-    from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
+    from seglog_ask.table.engines.export import ExportFormat, ExportOptions, FileSink, export
 
     to_stdout = _is_standard_output(output)
     if format_name is None and output.suffix not in EXTENSIONS:

@@ -55,7 +55,7 @@ def run(
       seglog latest customers-0 --limit 5
     """
     from seglog.look.dump.render_records import render_records
-    from seglog_ask.table.newest import newest_of_key, newest_of_keys
+    from seglog_ask.table.engines.newest import newest_of_key, newest_of_keys
 
     base64 = wants_base64(bytes_as)
     values = shown_as.values(session, paths, base64=base64)

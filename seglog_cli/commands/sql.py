@@ -23,7 +23,7 @@ from seglog_cli.valuing import ShownAs, tell_values
 
 if TYPE_CHECKING:
     from seglog_ask.operations.log_tables import LogTables
-    from seglog_ask.table.answers import Answer
+    from seglog_ask.table.engines.answers import Answer
     from seglog_ask.values.forms import Values
 
 EXTENSIONS = (".parquet", ".csv", ".jsonl")
@@ -145,11 +145,11 @@ def _show(session: Session, answer: Answer, query: str, form: str, output: Path 
             for block in _FORMS[form](answer):
                 session.console.write_exactly(block)
         return
-    from seglog_ask.table.export import FileSink
+    from seglog_ask.table.engines.export import FileSink
 
     with FileSink(session.fs, output, replace) as sink:
         if form == "parquet":
-            from seglog_ask.table.parquet import write_batches
+            from seglog_ask.table.engines.parquet import write_batches
 
             write_batches(answer.batches(), answer.schema, sink)
         else:
@@ -197,7 +197,7 @@ def _cell(value: Any) -> str:
 
 
 def _csv(answer: Answer) -> Iterator[bytes]:
-    from seglog_ask.table.export import csv_cell
+    from seglog_ask.table.engines.export import csv_cell
 
     def line(values: Iterable[Any]) -> str:
         return ",".join("" if value is None else csv_cell(_cell(value)) for value in values) + "\r\n"

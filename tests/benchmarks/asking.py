@@ -34,11 +34,11 @@ from seglog.format.filenames import segment_file_name
 from seglog.kernels.row_keys import match_keys
 from seglog.model import TopicPartition
 from seglog.storage.routing import machine_files
-from seglog_ask.table.dataset import pieces_of_source
-from seglog_ask.table.newest import newest_of_key
-from seglog_ask.table.opening import open_source
-from seglog_ask.table.pruning import Question
-from seglog_ask.table.records import records_of
+from seglog_ask.table.engines.dataset import pieces_of_source
+from seglog_ask.table.engines.newest import newest_of_key
+from seglog_ask.table.engines.opening import open_source
+from seglog_ask.table.engines.pruning import Question
+from seglog_ask.table.read.records import records_of
 from tests.benchmarks.keyed_logs import keyed_columns, open_directory
 
 STREAM_GOALS = {"none": 1.7, "lz4": 1.45, "zstd": 1.2}

@@ -37,10 +37,10 @@ from seglog_ask.spark.cleaning_objects import Destination, clean_into
 from seglog_ask.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog_ask.spark.cleaning_stages import rewrite_round
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.files import files_of
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.remote.traffic import OF_PROCESS, Traffic
 from seglog_stores.tiers.view import see_tiers

@@ -45,9 +45,9 @@ def engine_alone(path: Path) -> Callable[[], int]:
     """Counts the rows of the Arrow batches in this process."""
     from seglog.storage.local import LocalFileSystem
     from seglog_ask.spark.read_options import parse_read_options
-    from seglog_ask.table.arrow import split_batches
-    from seglog_ask.table.schema import default_projection
-    from seglog_ask.table.splits import plan_splits
+    from seglog_ask.table.engines.arrow import split_batches
+    from seglog_ask.table.plan.schema import default_projection
+    from seglog_ask.table.plan.splits import plan_splits
 
     fs, options = LocalFileSystem(), parse_read_options({"path": str(path)})
     projection = default_projection("records", None, False)
@@ -105,8 +105,8 @@ def small_splits(spark, folder: Path, runs: int) -> float:
 def planning(folder: Path, **options: str) -> float:
     """Processor seconds of the plan of a log directory of PLANNED_SEGMENTS small segments."""
     from seglog_ask.spark.read_options import parse_read_options
-    from seglog_ask.table.files import files_of
-    from seglog_ask.table.splits import plan_splits
+    from seglog_ask.table.plan.files import files_of
+    from seglog_ask.table.plan.splits import plan_splits
 
     partitions = PLANNED_SEGMENTS // SEGMENTS
     logs = folder / str(partitions)

@@ -208,7 +208,7 @@ def test_export_to_stdout_is_what_append_reads(logs: Path, tmp_path: Path) -> No
 
 
 def test_export_without_pyarrow_names_the_extra(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "seglog_ask.table.parquet", raising=False)
+    monkeypatch.delitem(sys.modules, "seglog_ask.table.engines.parquet", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = run("export", logs / "orders-lz4-0", "-o", tmp_path / "o.parquet")
     assert (done.exit_code, "pip install '.[arrow]' in seglog's clone" in done.stderr) == (13, True)

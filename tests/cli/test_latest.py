@@ -10,7 +10,7 @@ import pytest
 import seglog
 from seglog.cleaner.round import CleanerOptions
 from seglog_ask.operations.partitioners import PARTITIONERS
-from seglog_ask.table import newest
+from seglog_ask.table.engines import newest
 from tests.support.command_line import clean_logs, json_lines, run
 
 

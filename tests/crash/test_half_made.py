@@ -21,7 +21,7 @@ from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.readable_files import Source, sources
-from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
+from seglog_ask.table.engines.export import ExportFormat, ExportOptions, FileSink, export
 from seglog_rescue.operations.restore import plan_restore, restore
 from seglog_rescue.salvage.salvage import SalvageOptions, salvage
 from tests.support.broken.damage import batches_of

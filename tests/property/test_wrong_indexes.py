@@ -16,8 +16,8 @@ from seglog.scan.log_walk import WalkedEntries
 from seglog.scan.selection import Selection
 from seglog.verification.stretches import Reading, stretch_of
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.splits import offset_for_timestamp
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.splits import offset_for_timestamp
 from tests.support.effort import first_seed, tries
 from tests.support.log_files import FS
 

@@ -20,10 +20,10 @@ from seglog.scan.listing import list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.files import files_of
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.view import see_tiers

@@ -13,7 +13,7 @@ from seglog.locations import parse_location
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.manifests import CommittedLogs, orphans, read_committed

@@ -12,7 +12,7 @@ from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.round import CleanerOptions
 from seglog.errors import SeglogError
 from seglog.model import TopicPartition
-from seglog_ask.table.schema import VIEWS, arrow_schema, default_projection, projection_of
+from seglog_ask.table.plan.schema import VIEWS, arrow_schema, default_projection, projection_of
 from tests.support import fixtures
 from tests.support.command_line import ended
 from tests.support.compacted_directories import broker_directory, opened

@@ -16,8 +16,8 @@ from seglog.scan.listing import list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, VerifyOptions
 from seglog_ask.spark import jobs
-from seglog_ask.table.files import files_of
-from seglog_ask.table.schema import VIEWS
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.schema import VIEWS
 from seglog_cli.app import run
 from seglog_stores.remote import routing
 from seglog_stores.remote.settings import StoreSettings

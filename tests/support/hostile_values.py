@@ -26,8 +26,8 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
-from seglog_ask.table.columns import Part, Place
-from seglog_ask.table.typed import Shown, TypedColumn
+from seglog_ask.table.values.columns import Part, Place
+from seglog_ask.table.values.typed import Shown, TypedColumn
 from seglog_ask.values import avro, protobuf
 from seglog_ask.values.column_types import column_type
 from seglog_ask.values.forms import Forms, Tally

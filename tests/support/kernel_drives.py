@@ -47,7 +47,7 @@ from seglog.scan.selection import Selection
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
-from seglog_ask.table import columns, slotted, typed
+from seglog_ask.table.values import columns, slotted, typed
 from seglog_ask.values import avro_columns, protobuf_columns
 from seglog_ask.values.schemas import Schema
 from tests.support.broken.hostile_logs import hostile_log

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seglog
-from seglog_ask.table import pruning
+from seglog_ask.table.engines import pruning
 from seglog_stores.remote.filesystem import RemoteFileSystem
 from tests.support import fixtures
 from tests.support.object_server import object_server

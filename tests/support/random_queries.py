@@ -27,8 +27,8 @@ from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.operations.log_tables import TABLES, LogTables
 from seglog_ask.operations.query import answered
-from seglog_ask.table.opening import open_source
-from seglog_ask.table.parquet import write_batches
+from seglog_ask.table.engines.opening import open_source
+from seglog_ask.table.engines.parquet import write_batches
 from seglog_ask.values.forms import Values
 from seglog_ask.values.sources import forms_of
 from seglog_cli.commands.sql import _csv, _json

@@ -21,7 +21,7 @@ from seglog.verification.verify import Level, VerifyOptions
 from seglog_ask.spark import jobs
 from seglog_ask.spark.latest import latest
 from seglog_ask.spark.library import clean
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.remote.settings import StoreSettings
 
 if TYPE_CHECKING:

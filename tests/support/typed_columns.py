@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 import seglog
-from seglog_ask.table.columns import Part, Place
-from seglog_ask.table.typed import Shown, TypedColumn
+from seglog_ask.table.values.columns import Part, Place
+from seglog_ask.table.values.typed import Shown, TypedColumn
 from seglog_ask.values.column_types import ColumnType, column_type
 from seglog_ask.values.forms import Forms, Tally
 from seglog_ask.values.schemas import KnownSchemas, Schema

@@ -14,7 +14,7 @@ from seglog.storage.routing import RoutingFileSystem
 
 
 def routed(fs: FileSystem) -> RoutingFileSystem:
-    """`fs` where `table.files.files_of` would give the machine's files; URLs are an error."""
+    """`fs` where `table.plan.files.files_of` would give the machine's files; URLs are an error."""
     return RoutingFileSystem(fs, lambda: pytest.fail("a URL was met"))
 
 

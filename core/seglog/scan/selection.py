@@ -1,9 +1,9 @@
 """Selects partitions, batches and records by name, offset, time, producer, key, and bytes that they contain.
 
 A `Selection` is judged by names (`chooses`, `reaches`), by indexes (which `log.places` asks: `verification.stretches`,
-`table.splits`), by headers of batches (`may_be_in`, `ended`), and by records (`rows_of`). A table's filter, which is an
-Arrow expression, is judged by what names and indexes tell of the records of a place: a `Selection`, too
-(`table.pruning`).
+`table.plan.splits`), by headers of batches (`may_be_in`, `ended`), and by records (`rows_of`). A table's filter, which
+is an Arrow expression, is judged by what names and indexes tell of the records of a place: a `Selection`, too
+(`table.engines.pruning`).
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from seglog.scan.selection import Selection
 from seglog_ask.api.valuing import values_of
 from seglog_ask.operations.export import exported_partitions, with_types
 from seglog_ask.operations.schemas import registry_contents
-from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink
-from seglog_ask.table.export import export as export_records
+from seglog_ask.table.engines.export import ExportFormat, ExportOptions, FileSink
+from seglog_ask.table.engines.export import export as export_records
 from seglog_ask.values.forms import KAFKA
 from seglog_ask.values.schemas import Schema
 

@@ -15,7 +15,7 @@ from seglog.storage.routing import machine_files
 
 if TYPE_CHECKING:
     from seglog.storage.filesystem import FileSystem
-    from seglog_ask.table.dataset import Table
+    from seglog_ask.table.engines.dataset import Table
 
 Location = str | Path
 
@@ -72,11 +72,11 @@ def open_table(
     [{'offset': 0, 'value': b'1'}, {'offset': 2, 'value': b'3'}]
     """
     from seglog_ask.api.valuing import values_of
-    from seglog_ask.table.columns import outputs_of
-    from seglog_ask.table.dataset import Table
-    from seglog_ask.table.opening import open_source
-    from seglog_ask.table.planned_types import typed_columns
-    from seglog_ask.table.valued import valued_outputs
+    from seglog_ask.table.engines.dataset import Table
+    from seglog_ask.table.engines.opening import open_source
+    from seglog_ask.table.values.columns import outputs_of
+    from seglog_ask.table.values.planned_types import typed_columns
+    from seglog_ask.table.values.valued import valued_outputs
 
     if not paths:
         raise ValueError("open_table: name at least one path")
@@ -123,7 +123,7 @@ def append_table(
     range(0, 2)
     range(0, 2)
     """
-    from seglog_ask.table.incoming import batches_of, checked_reader, records_of
+    from seglog_ask.table.engines.incoming import batches_of, checked_reader, records_of
 
     reader = checked_reader(data)
     with open_log(partition, writable=True, create=create, config=config) as log:

@@ -15,7 +15,7 @@ from seglog.scan.view import SingleFile
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.readable_files import Source, sources
-from seglog_ask.table.export import ExportFormat, ExportOptions
+from seglog_ask.table.engines.export import ExportFormat, ExportOptions
 
 Exported = tuple[TopicPartition, Iterator[Source]]
 
@@ -55,8 +55,8 @@ def with_types(options: ExportOptions, fs: FileSystem, targets: Sequence[Target]
     values = options.values
     if values is None or options.format is not ExportFormat.PARQUET or not values.forms.by_schema:
         return options
-    from seglog_ask.table.opening import open_source
-    from seglog_ask.table.planned_types import typed_columns
+    from seglog_ask.table.engines.opening import open_source
+    from seglog_ask.table.values.planned_types import typed_columns
 
     logging.getLogger("seglog.table.options").addHandler(logging.NullHandler())  # the export itself warns
     source = open_source(fs, [target.path for target in targets], on_corrupt="skip")

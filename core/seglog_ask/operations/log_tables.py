@@ -21,12 +21,12 @@ from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_
 from seglog.scan.view import PartitionView
 from seglog.verification.transaction_coordinators import view_transactions
 from seglog_ask.operations import catalog
-from seglog_ask.table.columns import text_outputs
-from seglog_ask.table.dataset import Table
-from seglog_ask.table.planned_types import typed_columns
-from seglog_ask.table.relations import VIEWS, Relation, relation_of_rows, view_relation
-from seglog_ask.table.source import Source
-from seglog_ask.table.valued import valued_outputs
+from seglog_ask.table.engines.dataset import Table
+from seglog_ask.table.engines.relations import VIEWS, Relation, relation_of_rows, view_relation
+from seglog_ask.table.read.source import Source
+from seglog_ask.table.values.columns import text_outputs
+from seglog_ask.table.values.planned_types import typed_columns
+from seglog_ask.table.values.valued import valued_outputs
 from seglog_ask.values.forms import Values
 
 RECORDS = "records"

@@ -21,7 +21,7 @@ from seglog_ask.operations.answer_types import TO_SHOW, TO_STORE, projection
 from seglog_ask.operations.catalog import Word, with_tables, words_of
 from seglog_ask.operations.log_tables import LogTables
 from seglog_ask.operations.named_fields import named_fields
-from seglog_ask.table.answers import Answer
+from seglog_ask.table.engines.answers import Answer
 
 MEMORY_BYTES = 100_000_000
 

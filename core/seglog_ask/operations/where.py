@@ -9,10 +9,10 @@ import numpy as np
 
 from seglog.errors import ConfigError
 from seglog_ask.operations.partitioners import PARTITIONERS, Partitioner
-from seglog_ask.table.partition_log import PartitionLog, permitted, settled
-from seglog_ask.table.records import placed_records
-from seglog_ask.table.source import Source
-from seglog_ask.table.splits import batch_range, pieces_of
+from seglog_ask.table.plan.partition_log import PartitionLog, permitted, settled
+from seglog_ask.table.plan.splits import batch_range, pieces_of
+from seglog_ask.table.read.records import placed_records
+from seglog_ask.table.read.source import Source
 
 SAMPLED_KEYS = 10_000  # of a topic, spread evenly over its partitions
 

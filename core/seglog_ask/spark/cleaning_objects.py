@@ -56,7 +56,7 @@ from seglog_ask.spark.cleaning_round import (
     identity_of,
     staged_groups,
 )
-from seglog_ask.table.files import files_of, sent_along
+from seglog_ask.table.plan.files import files_of, sent_along
 from seglog_stores.formats.log_manifest import ManifestPartition, ManifestSegment
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.manifests import object_of

@@ -40,7 +40,7 @@ from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 from seglog_ask.spark.tasks import remove_task_files
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.formats.log_manifest import ManifestSegment
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.publishing import SegmentToPut, new_place, put_segment

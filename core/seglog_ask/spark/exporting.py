@@ -18,10 +18,10 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.tasks import Watch, attempt_id, remove_task_files, run_tasks
-from seglog_ask.table.files import files_of, sendable
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import Split, plan_splits
+from seglog_ask.table.plan.files import files_of, sendable
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import Split, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ def _exported(
     """In a task: writes a split's records, a file for each topic and day."""
     import pyarrow.parquet as pq
 
-    from seglog_ask.table.arrow import record_batches
+    from seglog_ask.table.engines.arrow import record_batches
 
     number, split = work
     fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"

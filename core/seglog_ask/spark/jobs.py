@@ -45,7 +45,7 @@ from seglog.verification.verify import Verification, VerifyOptions, VerifySummar
 from seglog_ask.spark.parts import KnownPart, KnownParts, Part, by_log, known_ranges, parts_of, verify_part
 from seglog_ask.spark.stretches import MeasuredStretch, MeasuredStretches, known_stretch, measure_stretch
 from seglog_ask.spark.tasks import Watch, cores_of, run_tasks, task_bytes
-from seglog_ask.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
+from seglog_ask.table.plan.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog_stores.remote.settings import NO_SETTINGS, StoreSettings
 from seglog_stores.tiers.segments import Remark
 

@@ -42,12 +42,12 @@ from seglog_ask.spark.key_merge import KeyMerge, MergeSpace
 from seglog_ask.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, object_blob, opened
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
-from seglog_ask.table.columns import ColumnBuilder, spark_outputs
-from seglog_ask.table.files import files_of, sendable
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.records import records_of
-from seglog_ask.table.schema import Field, ddl, default_projection
-from seglog_ask.table.splits import SegmentPiece, Split, plan_splits
+from seglog_ask.table.plan.files import files_of, sendable
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import Field, ddl, default_projection
+from seglog_ask.table.plan.splits import SegmentPiece, Split, plan_splits
+from seglog_ask.table.read.records import records_of
+from seglog_ask.table.values.columns import ColumnBuilder, spark_outputs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -38,7 +38,7 @@ def clean(
     from seglog.operations.workspace import Workspace, local_paths_of, paths_of
     from seglog_ask.spark import cleaning
     from seglog_ask.spark.cleaning_objects import Destination, clean_into
-    from seglog_ask.table.files import files_of
+    from seglog_ask.table.plan.files import files_of
     from seglog_stores.tiers.view import see_tiers
 
     if output is None:
@@ -69,7 +69,7 @@ def verify(
     from seglog.scan.view import unfinished_runs
     from seglog.verification.verify import VerifyOptions
     from seglog_ask.spark import jobs
-    from seglog_ask.table.files import files_of, sent_along
+    from seglog_ask.table.plan.files import files_of, sent_along
     from seglog_stores.remote.settings import StoreSettings
     from seglog_stores.tiers.view import see_tiers
 

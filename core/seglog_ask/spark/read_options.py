@@ -28,7 +28,7 @@ from seglog.model import Isolation, TopicPartition
 from seglog.scan.selection import EVERYTHING
 from seglog.units import parse_integer, parse_size
 from seglog_ask.spark.where import parse_where
-from seglog_ask.table.options import (
+from seglog_ask.table.plan.options import (
     AS_THEY_ARE,
     EARLIEST,
     LATEST,
@@ -41,7 +41,7 @@ from seglog_ask.table.options import (
     ShownAs,
     TierNames,
 )
-from seglog_ask.table.schema import RECORDS, columns_of
+from seglog_ask.table.plan.schema import RECORDS, columns_of
 from seglog_stores.remote.settings import KNOWN, StoreSettings
 
 _logger = logging.getLogger("seglog.spark.read_options")

@@ -55,7 +55,7 @@ from seglog_ask.spark.staged_objects import (
 from seglog_ask.spark.staged_settling import discard_staged
 from seglog_ask.spark.write_options import WriteOptions
 from seglog_ask.spark.writer import stage_rows
-from seglog_ask.table.files import files_of, sent_along
+from seglog_ask.table.plan.files import files_of, sent_along
 from seglog_stores.formats.log_manifest import STAGED
 from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.tiers.manifests import object_of, read_committed

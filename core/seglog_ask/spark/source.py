@@ -31,8 +31,8 @@ from pyspark.sql.datasource import (
 
 from seglog.errors import SeglogError, UnsupportedError
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.options import AS_THEY_ARE, ReadOptions
-from seglog_ask.table.schema import Column, Field, ddl, default_projection, projection_of
+from seglog_ask.table.plan.options import AS_THEY_ARE, ReadOptions
+from seglog_ask.table.plan.schema import Column, Field, ddl, default_projection, projection_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from seglog_ask.spark.sinks import Sink
     from seglog_ask.spark.staged_journal import StagedFile
-    from seglog_ask.table.spark_values import SparkValues
+    from seglog_ask.table.values.spark_values import SparkValues
 
 NAME = "seglog"
 
@@ -52,8 +52,8 @@ class SeglogReader(DataSourceReader):
         self.options, self.projection, self.values = options, projection, values
 
     def partitions(self) -> list[InputPartition]:
-        from seglog_ask.table.files import files_of
-        from seglog_ask.table.splits import plan_splits
+        from seglog_ask.table.plan.files import files_of
+        from seglog_ask.table.plan.splits import plan_splits
 
         return [InputPartition(split) for split in plan_splits(files_of(self.options.store), self.options)]
 
@@ -139,7 +139,7 @@ def _decoded(options: ReadOptions) -> tuple[SparkValues | None, tuple[Column, ..
         return None, ()
     from pyspark.sql.pandas.types import from_arrow_type
 
-    from seglog_ask.table.spark_values import spark_values
+    from seglog_ask.table.values.spark_values import spark_values
 
     values = spark_values(options)
     if values is None:
@@ -153,7 +153,7 @@ def _struct_of(projection: Sequence[Field], values: SparkValues) -> StructType:
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from seglog_ask.table.columns import spark_outputs
+    from seglog_ask.table.values.columns import spark_outputs
 
     return from_arrow_schema(pa.schema([output.field for output in spark_outputs(projection, values.outputs)]))
 
@@ -179,7 +179,7 @@ class SeglogDataSource(DataSource):
         return ddl(projection) if values is None else _struct_of(projection, values)
 
     def reader(self, schema: StructType) -> SeglogReader:
-        from seglog_ask.table.files import sendable
+        from seglog_ask.table.plan.files import sendable
 
         options = sendable(parse_read_options(self.options))
         values, columns = _decoded(options)
@@ -207,7 +207,7 @@ class SeglogDataSource(DataSource):
                 f"a stream needs a later PySpark than {version}, which gives Python sources no read limits"
             )
         from seglog_ask.spark.stream import RefusedStreamReader, SeglogStreamReader
-        from seglog_ask.table.files import sendable
+        from seglog_ask.table.plan.files import sendable
 
         try:
             options = sendable(parse_read_options(self.options, streaming=True))

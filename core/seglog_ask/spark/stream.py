@@ -33,12 +33,12 @@ from seglog.errors import NotALogError, SeglogError
 from seglog.model import Isolation, TopicPartition
 from seglog_ask.spark.read_options import format_offsets, offsets_of
 from seglog_ask.spark.staged_journal import open_starts
-from seglog_ask.table.discovery import Finder
-from seglog_ask.table.files import files_of
-from seglog_ask.table.options import Offsets, ReadOptions
-from seglog_ask.table.partition_log import LogTail, PartitionLog, permitted, settled, tail_of
-from seglog_ask.table.schema import Field
-from seglog_ask.table.splits import (
+from seglog_ask.table.plan.discovery import Finder
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.options import Offsets, ReadOptions
+from seglog_ask.table.plan.partition_log import LogTail, PartitionLog, permitted, settled, tail_of
+from seglog_ask.table.plan.schema import Field
+from seglog_ask.table.plan.splits import (
     OffsetRange,
     PlannedPartition,
     Split,
@@ -52,7 +52,7 @@ from seglog_ask.table.splits import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog_ask.table.spark_values import SparkValues
+    from seglog_ask.table.values.spark_values import SparkValues
 
 _logger = logging.getLogger("seglog.spark.stream")
 

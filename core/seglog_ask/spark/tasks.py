@@ -28,17 +28,17 @@ from seglog import errors
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
 from seglog.storage import files
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.files import files_of
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.schema import Field
-from seglog_ask.table.splits import Split
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import Field
+from seglog_ask.table.plan.splits import Split
 from seglog_stores.remote import traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from seglog_ask.table.spark_values import SparkValues
+    from seglog_ask.table.values.spark_values import SparkValues
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -213,7 +213,7 @@ def read_split(
     split: Split | None, projection: Sequence[Field], options: ReadOptions, values: SparkValues | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a split. Spark makes one partition without a split of no splits at all."""
-    from seglog_ask.table.arrow import split_batches
+    from seglog_ask.table.engines.arrow import split_batches
 
     settle()
     if split is not None:

@@ -25,7 +25,7 @@ from seglog.model import TopicPartition
 from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
 from seglog_ask.spark.staged_journal import StagedFile
 from seglog_ask.spark.write_options import WriteOptions
-from seglog_ask.table.incoming import records_of
+from seglog_ask.table.engines.incoming import records_of
 
 
 class PartitionStager:

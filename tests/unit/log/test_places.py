@@ -21,10 +21,10 @@ from seglog.scan.selection import Selection
 from seglog.storage.filesystem import PassingFile
 from seglog.verification.stretches import Reading, stretch_of
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import offset_for_timestamp, plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import offset_for_timestamp, plan_splits
 from seglog_rescue.serve.spans import FileSpan, SpanEnds, find_span
 from tests.support.log_files import FS, batch, write_log
 

@@ -17,7 +17,7 @@ from seglog.model import Compression, Isolation, Record, TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import File
 from seglog.verification.readable_files import Source
-from seglog_ask.table.export import ExportFormat, ExportOptions, export
+from seglog_ask.table.engines.export import ExportFormat, ExportOptions, export
 from tests.support.log_files import FS, batch, encode_message_set, marker, transactional
 from tests.support.open_logs import opened_log
 

@@ -24,7 +24,7 @@ from seglog_ask.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog_ask.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog_ask.spark.key_merge import MergeSpace
 from seglog_ask.spark.keys import object_blob
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.manifests import read_committed
 from seglog_stores.tiers.view import see_tiers

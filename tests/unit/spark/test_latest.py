@@ -20,9 +20,9 @@ from seglog_ask.spark.key_merge import MergeSpace
 from seglog_ask.spark.keys import object_blob
 from seglog_ask.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.splits import plan_splits
 from tests.support import fixtures, log_files
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.manual_clock import ManualClock

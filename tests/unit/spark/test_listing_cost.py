@@ -12,7 +12,7 @@ from seglog.errors import IncompleteError
 from seglog.model import TopicPartition
 from seglog_ask.spark import stream
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.plan.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem, routed
 

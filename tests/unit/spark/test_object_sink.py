@@ -27,7 +27,7 @@ from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_ask.spark.sinks import ObjectSink, sink_of
 from seglog_ask.spark.staged_journal import StreamBatch
 from seglog_ask.spark.write_options import WriteOptions, parse_write_options
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.formats.log_manifest import ManifestPartition, StreamEntry
 from seglog_stores.formats.tier_names import COMMITTED
 from seglog_stores.operations.fetch import fetch

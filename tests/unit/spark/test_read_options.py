@@ -9,7 +9,7 @@ import pytest
 from seglog.errors import ConfigError
 from seglog.model import Isolation, TopicPartition
 from seglog_ask.spark.read_options import OPTIONS, parse_read_options
-from seglog_ask.table.options import OffsetRule
+from seglog_ask.table.plan.options import OffsetRule
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -14,10 +14,10 @@ from seglog.errors import CorruptRecordError, RefusedError
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import Split, plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import Split, plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import routed
 

@@ -15,11 +15,11 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.stream import FollowedLog
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.files import files_of, sent_along
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import Split, plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.files import files_of, sent_along
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import Split, plan_splits
 from seglog_stores.remote import filesystem
 from seglog_stores.remote.settings import StoreSettings
 from tests.support.manual_clock import ManualClock

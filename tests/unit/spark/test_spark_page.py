@@ -10,8 +10,8 @@ import pytest
 from seglog.errors import ConfigError
 from seglog_ask.spark.read_options import OPTIONS, STORE_OPTIONS, parse_read_options
 from seglog_ask.spark.write_options import NAMES, WriteOptions, parse_write_options
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.splits import LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES, target_bytes
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.splits import LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES, target_bytes
 
 PAGE = (Path(__file__).resolve().parents[3] / "core" / "SPARK.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| ([STW ]+) \| (.*?) \| .* \|$", re.MULTILINE)

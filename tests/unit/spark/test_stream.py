@@ -20,8 +20,8 @@ from seglog_ask.spark import source, stream
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog_ask.spark.stream import FollowedLog, limited
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import ChangingFileSystem, routed
 

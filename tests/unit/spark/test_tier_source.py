@@ -14,10 +14,10 @@ import pytest
 from seglog.errors import ConfigError, IncompleteError, RefusedError
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.stream import FollowedLog
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.files import StoredLog, files_of
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import Split, plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.files import StoredLog, files_of
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import Split, plan_splits
 from seglog_stores.remote.settings import StoreSettings
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, write_segment

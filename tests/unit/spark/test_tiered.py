@@ -19,7 +19,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_ask.spark import jobs
-from seglog_ask.table.files import files_of, shown_at, size_of, task_files
+from seglog_ask.table.plan.files import files_of, shown_at, size_of, task_files
 from seglog_stores.formats.remote_metadata import RemotePartitionState
 from seglog_stores.formats.tier_keys import PrivateKey
 from seglog_stores.remote.settings import StoreSettings

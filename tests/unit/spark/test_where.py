@@ -16,9 +16,9 @@ from seglog.model import TopicPartition
 from seglog.scan.selection import Selection
 from seglog_ask.spark.read_options import parse_read_options
 from seglog_ask.spark.where import parse_where
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
 

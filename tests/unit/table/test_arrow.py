@@ -13,11 +13,11 @@ from seglog.errors import CorruptRecordError
 from seglog.format.filenames import parse_partition_directory
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table import columns
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.columns import TIMESTAMPS
-from seglog_ask.table.schema import VIEWS, arrow_schema, default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.schema import VIEWS, arrow_schema, default_projection
+from seglog_ask.table.plan.splits import plan_splits
+from seglog_ask.table.values import columns
+from seglog_ask.table.values.columns import TIMESTAMPS
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.rows import expected_rows, rows_of

@@ -14,10 +14,10 @@ from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.discovery import Finder
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.discovery import Finder
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
 from seglog_stores.tiers import manifests
 from seglog_stores.tiers.publishing import commit
 from tests.support.fixtures import clean_partition

@@ -16,9 +16,9 @@ import pyarrow.dataset as ds  # noqa: E402
 
 import seglog  # noqa: E402
 from seglog.errors import ConfigError, CorruptRecordError, IncompleteError, UnsupportedError  # noqa: E402
-from seglog_ask.table import pruning  # noqa: E402
-from seglog_ask.table.columns import TIMESTAMPS  # noqa: E402
-from seglog_ask.table.dataset import Table, pieces_of_source  # noqa: E402
+from seglog_ask.table.engines import pruning  # noqa: E402
+from seglog_ask.table.engines.dataset import Table, pieces_of_source  # noqa: E402
+from seglog_ask.table.values.columns import TIMESTAMPS  # noqa: E402
 from tests.support import fixtures  # noqa: E402
 from tests.support.naive import NaiveRecord, batch_v2  # noqa: E402
 from tests.support.watched_files import CountingFileSystem  # noqa: E402

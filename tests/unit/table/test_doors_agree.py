@@ -18,7 +18,7 @@ pytest.importorskip("fastavro")
 import pyarrow.parquet as pq
 
 import seglog
-from seglog_ask.table.answers import forms
+from seglog_ask.table.engines.answers import forms
 from seglog_ask.values.java_times import iso_date, iso_moment
 from tests.support import effort
 from tests.support.command_line import json_lines, run

@@ -21,7 +21,8 @@ import pyarrow.dataset as ds  # noqa: E402
 
 import seglog  # noqa: E402
 from seglog.errors import ConfigError, UnsupportedError  # noqa: E402
-from seglog_ask.table import columns, dataset  # noqa: E402
+from seglog_ask.table.engines import dataset  # noqa: E402
+from seglog_ask.table.values import columns  # noqa: E402
 from tests.support.engines import ENGINES, NOT_INSTALLED, Engine, installed  # noqa: E402
 
 README = Path(__file__).resolve().parents[3] / "README.md"

@@ -15,10 +15,10 @@ pytest.importorskip("pyarrow")
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table import continuity, reading
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
+from seglog_ask.table.read import continuity, reading
 from tests.support import fixtures, log_files
 
 FS = LocalFileSystem()

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 pytest.importorskip("polars")
 
-from seglog_ask.table import pruning
+from seglog_ask.table.engines import pruning
 from tests.support.random_filters import SMALL_PIECE, far_shapes, shapes, wrong_answers
 
 

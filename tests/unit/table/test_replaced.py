@@ -22,15 +22,16 @@ from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table import partition_log, reading
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.damage import Damage, handle
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.reading import Batches, walk_piece
-from seglog_ask.table.records import decoded
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import SegmentPiece, plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan import partition_log
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import SegmentPiece, plan_splits
+from seglog_ask.table.read import reading
+from seglog_ask.table.read.damage import Damage, handle
+from seglog_ask.table.read.reading import Batches, walk_piece
+from seglog_ask.table.read.records import decoded
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem

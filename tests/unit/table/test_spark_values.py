@@ -14,11 +14,11 @@ import seglog
 from seglog.errors import ConfigError
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.options import AS_THEY_ARE, ShownAs
-from seglog_ask.table.schema import Column, default_projection
-from seglog_ask.table.spark_values import SparkValues, spark_values
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.options import AS_THEY_ARE, ShownAs
+from seglog_ask.table.plan.schema import Column, default_projection
+from seglog_ask.table.plan.splits import plan_splits
+from seglog_ask.table.values.spark_values import SparkValues, spark_values
 from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log
 
 SCHEMA = {

@@ -13,10 +13,17 @@ import pytest
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.files import files_of
-from seglog_ask.table.records import records_of
-from seglog_ask.table.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.splits import (
+    SegmentPiece,
+    batch_range,
+    offset_for_timestamp,
+    pack,
+    plan_splits,
+    target_bytes,
+)
+from seglog_ask.table.read.records import records_of
 from seglog_stores.remote.settings import StoreSettings
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2

@@ -19,12 +19,12 @@ from google.protobuf import message_factory
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog_ask.table.columns import Part, outputs_of
-from seglog_ask.table.dataset import Table
-from seglog_ask.table.opening import open_source
-from seglog_ask.table.planned_types import planned_types, typed_columns
-from seglog_ask.table.typed import TypedColumn
-from seglog_ask.table.valued import valued_outputs
+from seglog_ask.table.engines.dataset import Table
+from seglog_ask.table.engines.opening import open_source
+from seglog_ask.table.values.columns import Part, outputs_of
+from seglog_ask.table.values.planned_types import planned_types, typed_columns
+from seglog_ask.table.values.typed import TypedColumn
+from seglog_ask.table.values.valued import valued_outputs
 from seglog_ask.values.column_types import column_type
 from seglog_ask.values.forms import Forms, Tally, Values
 from seglog_ask.values.frames import PATH_BEFORE, message_named, path_bytes

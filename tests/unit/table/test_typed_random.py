@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog_ask.table.typed import TypedColumn
+from seglog_ask.table.values.typed import TypedColumn
 from seglog_ask.values.forms import Tally
 from seglog_ask.values.shapes import Leaf, Struct
 from tests.support.hostile_values import laid_out

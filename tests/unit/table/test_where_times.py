@@ -14,10 +14,10 @@ import pytest
 from seglog.layout import INT64_MAX
 from seglog.storage.local import LocalFileSystem
 from seglog_ask.spark.read_options import parse_read_options
-from seglog_ask.table.arrow import record_batches
-from seglog_ask.table.columns import TIMESTAMPS
-from seglog_ask.table.schema import default_projection
-from seglog_ask.table.splits import plan_splits
+from seglog_ask.table.engines.arrow import record_batches
+from seglog_ask.table.plan.schema import default_projection
+from seglog_ask.table.plan.splits import plan_splits
+from seglog_ask.table.values.columns import TIMESTAMPS
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 COLUMNS = default_projection("records", ("partition", "offset", "timestamp", "timestampMs"), False)

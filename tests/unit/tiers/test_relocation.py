@@ -10,7 +10,7 @@ import pytest
 
 from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.files import files_of
+from seglog_ask.table.plan.files import files_of
 from seglog_stores.remote.settings import StoreSettings
 from seglog_stores.tiers.metadata import RemoteLogs
 from seglog_stores.tiers.segments import Problem, Remark

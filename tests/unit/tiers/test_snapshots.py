@@ -13,7 +13,7 @@ from seglog.locations import parse_location
 from seglog.scan.listing import list_log_directory, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import machine_files
-from seglog_ask.table.files import shown_at, task_files
+from seglog_ask.table.plan.files import shown_at, task_files
 from seglog_rescue.operations.backup import BackupRequest, backup
 from seglog_stores.operations.fetch import fetch
 from seglog_stores.remote.routing import files_with

@@ -19,7 +19,7 @@ from seglog.scan.listing import Target, TargetKind
 from seglog.scan.selection import Selection
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source, sources
-from seglog_ask.table.export import ExportFormat, ExportOptions, FileSink, export
+from seglog_ask.table.engines.export import ExportFormat, ExportOptions, FileSink, export
 from tests.support.fixtures import expected, fixture_copy
 from tests.support.log_files import FS, batch, marker, write_segment
 from tests.support.naive import NaiveRecord, batch_v2

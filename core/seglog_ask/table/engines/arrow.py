@@ -24,13 +24,13 @@ import pyarrow as pa
 from seglog import layout
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.columns import ColumnBuilder, Output, spark_outputs, timestamp_types, timestamps
-from seglog_ask.table.damage import CHECKSUM, Damage, handle
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.reading import Batches, ReplacedError, as_it_is, walk_file, walk_piece
-from seglog_ask.table.records import decoded, placed_records
-from seglog_ask.table.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
-from seglog_ask.table.splits import SegmentPiece, Split
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
+from seglog_ask.table.plan.splits import SegmentPiece, Split
+from seglog_ask.table.read.damage import CHECKSUM, Damage, handle
+from seglog_ask.table.read.reading import Batches, ReplacedError, as_it_is, walk_file, walk_piece
+from seglog_ask.table.read.records import decoded, placed_records
+from seglog_ask.table.values.columns import ColumnBuilder, Output, spark_outputs, timestamp_types, timestamps
 
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 

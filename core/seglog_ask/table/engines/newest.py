@@ -19,10 +19,10 @@ from seglog.errors import RefusedError
 from seglog.format.columns import Records
 from seglog.kernels.row_keys import match_keys
 from seglog.model import TopicPartition
-from seglog_ask.table.partition_log import PartitionLog, permitted, settled
-from seglog_ask.table.records import placed_records
-from seglog_ask.table.source import Source
-from seglog_ask.table.splits import SegmentPiece, batch_range, cut, pieces_of
+from seglog_ask.table.plan.partition_log import PartitionLog, permitted, settled
+from seglog_ask.table.plan.splits import SegmentPiece, batch_range, cut, pieces_of
+from seglog_ask.table.read.records import placed_records
+from seglog_ask.table.read.source import Source
 
 LEAST_BYTES = 1 << 20  # of the part that is read first
 _GROWTH = 8

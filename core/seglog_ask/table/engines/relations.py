@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import SeglogError
-from seglog_ask.table.arrow import split_batches
-from seglog_ask.table.columns import timestamp_labels, timestamps
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.partition_log import settled
-from seglog_ask.table.schema import BATCHES, FINDINGS, SEGMENTS, arrow_schema, default_projection
-from seglog_ask.table.source import Failure, Source
-from seglog_ask.table.splits import Split, batch_range, pieces_of
+from seglog_ask.table.engines.arrow import split_batches
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.partition_log import settled
+from seglog_ask.table.plan.schema import BATCHES, FINDINGS, SEGMENTS, arrow_schema, default_projection
+from seglog_ask.table.plan.splits import Split, batch_range, pieces_of
+from seglog_ask.table.read.source import Failure, Source
+from seglog_ask.table.values.columns import timestamp_labels, timestamps
 
 VIEWS = (BATCHES, SEGMENTS, FINDINGS)
 

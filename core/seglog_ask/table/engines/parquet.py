@@ -1,7 +1,7 @@
 """Writes records as Parquet through Arrow (extra `arrow`).
 
-The columns are those of a table (`table.columns`), timestamp_ms and timestamp_type; those of decoded keys and values
-are those of `table.valued`. A row group holds the records of about ROW_GROUP_BYTES. Offsets and timestamps are stored
+The columns are those of a table (`values.columns`), timestamp_ms and timestamp_type; those of decoded keys and values
+are those of `values.valued`. A row group holds the records of about ROW_GROUP_BYTES. Offsets and timestamps are stored
 as differences; keys and values without dictionaries, which would cost twice the time for repeating keys and pay for few
 topics. What readers may seek by has statistics.
 """
@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from seglog.format.columns import SIDES, Records, Side
 from seglog.model import TopicPartition
-from seglog_ask.table.columns import ColumnBuilder, outputs_of
-from seglog_ask.table.typed import TypedColumn
-from seglog_ask.table.valued import valued_outputs
+from seglog_ask.table.values.columns import ColumnBuilder, outputs_of
+from seglog_ask.table.values.typed import TypedColumn
+from seglog_ask.table.values.valued import valued_outputs
 from seglog_ask.values.forms import Values
 
 ROW_GROUP_BYTES = 32 << 20

@@ -15,13 +15,13 @@ import pyarrow as pa
 from seglog.errors import ConfigError
 from seglog.format.columns import SIDES, Side
 from seglog.locations import parse_location
-from seglog_ask.table.columns import Output, Part, outputs_of
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.files import files_of
-from seglog_ask.table.options import AS_THEY_ARE, OffsetRule, ReadOptions
-from seglog_ask.table.planned_types import in_microseconds, planned_types
-from seglog_ask.table.typed import TypedColumn
-from seglog_ask.table.valued import valued_outputs
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.files import files_of
+from seglog_ask.table.plan.options import AS_THEY_ARE, OffsetRule, ReadOptions
+from seglog_ask.table.values.columns import Output, Part, outputs_of
+from seglog_ask.table.values.planned_types import in_microseconds, planned_types
+from seglog_ask.table.values.typed import TypedColumn
+from seglog_ask.table.values.valued import valued_outputs
 from seglog_ask.values.column_types import ColumnType
 from seglog_ask.values.forms import BY_SCHEMA, Forms, Values
 from seglog_ask.values.shapes import TEXT, Leaf, ListOf, MapOf, Shape, Struct

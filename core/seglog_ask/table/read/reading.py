@@ -35,11 +35,11 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.routing import RoutingFileSystem
-from seglog_ask.table.continuity import Continuity
-from seglog_ask.table.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.partition_log import Segment, SegmentName, list_segments, look_at, permitted
-from seglog_ask.table.splits import SegmentPiece
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.partition_log import Segment, SegmentName, list_segments, look_at, permitted
+from seglog_ask.table.plan.splits import SegmentPiece
+from seglog_ask.table.read.continuity import Continuity
+from seglog_ask.table.read.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
 
 CHUNK_BYTES = 2 << 20
 

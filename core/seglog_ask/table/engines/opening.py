@@ -9,9 +9,9 @@ from seglog.locations import parse_location
 from seglog.model import Isolation
 from seglog.scan.listing import topic_partitions
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.options import OnCorrupt, ReadOptions, TierNames
-from seglog_ask.table.source import Source
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.options import OnCorrupt, ReadOptions, TierNames
+from seglog_ask.table.read.source import Source
 from seglog_stores.tiers.asked import shown_around
 
 

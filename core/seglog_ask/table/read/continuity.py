@@ -35,9 +35,9 @@ from seglog.scan.view import is_held
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.lock import partition_path
 from seglog.verification.surroundings import Surroundings, read_surroundings
-from seglog_ask.table.damage import FRAMING, MISSING, OFFSETS, TORN_TAIL, Damage
-from seglog_ask.table.partition_log import SegmentName, list_segments, permitted
-from seglog_ask.table.splits import SegmentPiece
+from seglog_ask.table.plan.partition_log import SegmentName, list_segments, permitted
+from seglog_ask.table.plan.splits import SegmentPiece
+from seglog_ask.table.read.damage import FRAMING, MISSING, OFFSETS, TORN_TAIL, Damage
 
 _HEAD_BYTES = 27  # of a batch: up to its last offset delta
 _LAST_DELTA_AT = 23

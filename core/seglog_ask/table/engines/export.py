@@ -41,7 +41,7 @@ from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source
 
 if TYPE_CHECKING:
-    from seglog_ask.table.typed import TypedColumn
+    from seglog_ask.table.values.typed import TypedColumn
     from seglog_ask.values.forms import Column, TopicDecoder, Values
 
 # Excel, LibreOffice and Google Sheets start a formula with these, also after splitting at a line end (OWASP).
@@ -151,14 +151,14 @@ def _writing(sink: Sink, options: ExportOptions, on_remark: Callable[[str], None
     if options.format is not ExportFormat.PARQUET:
         yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
         return
-    from seglog_ask.table.parquet import ParquetWriter
+    from seglog_ask.table.engines.parquet import ParquetWriter
 
     writer = ParquetWriter(sink, options.values, options.typed)
     try:
         yield _Parquet(writer.take)
         writer.close()
         if on_remark is not None and writer.distant is not None:
-            from seglog_ask.table.source import Distant  # which takes as long as a small export
+            from seglog_ask.table.read.source import Distant  # which takes as long as a small export
 
             on_remark(str(Distant(writer.distant)))
     except BaseException:

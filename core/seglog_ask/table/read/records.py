@@ -11,10 +11,10 @@ from seglog.format.columns import STATUS_REASONS, Records
 from seglog.layout import INT64_MAX
 from seglog.scan.selection import EVERYTHING, Selection
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.damage import CONTENTS, Damage, damage_at, handle
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.reading import Batches, shown, walk_piece
-from seglog_ask.table.splits import SegmentPiece
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.splits import SegmentPiece
+from seglog_ask.table.read.damage import CONTENTS, Damage, damage_at, handle
+from seglog_ask.table.read.reading import Batches, shown, walk_piece
 
 OnDamage = Callable[[Damage, ReadOptions], None]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog.errors import CorruptRecordError
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.splits import SegmentPiece
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.splits import SegmentPiece
 
 _logger = logging.getLogger("seglog.table.damage")
 

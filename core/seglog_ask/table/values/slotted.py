@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.kernels import hashing, value_slots
-from seglog_ask.table.columns import spans
+from seglog_ask.table.values.columns import spans
 from seglog_ask.values.avro_texts import UUID_BYTES, big_decimal_text, duration_text
 from seglog_ask.values.schemas import Remarks
 from seglog_ask.values.shapes import (

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.layout import INT32_MAX, INT64_MAX
-from seglog_ask.table.columns import readable_text
+from seglog_ask.table.values.columns import readable_text
 from seglog_ask.values.java_times import iso_date, iso_moment, iso_time_of_day
 
 _A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -31,10 +31,10 @@ from pyarrow.fs import LocalFileSystem
 
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.scan.selection import Selection
-from seglog_ask.table.columns import TIMESTAMPS, outputs_of, valid_text
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.partition_log import PartitionLog, settled
-from seglog_ask.table.splits import OffsetRange, SegmentPiece, batch_range, pieces_of
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.partition_log import PartitionLog, settled
+from seglog_ask.table.plan.splits import OffsetRange, SegmentPiece, batch_range, pieces_of
+from seglog_ask.table.values.columns import TIMESTAMPS, outputs_of, valid_text
 
 PIECE_BYTES = 1 << 20
 

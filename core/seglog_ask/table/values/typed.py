@@ -16,8 +16,15 @@ import pyarrow as pa
 
 from seglog.format.columns import Records
 from seglog.kernels import value_slots
-from seglog_ask.table.columns import Part
-from seglog_ask.table.slotted import UnreadableError, array_of_slots, array_of_values, can_become, fitted, type_of
+from seglog_ask.table.values.columns import Part
+from seglog_ask.table.values.slotted import (
+    UnreadableError,
+    array_of_slots,
+    array_of_values,
+    can_become,
+    fitted,
+    type_of,
+)
 from seglog_ask.values import schemas as kinds
 from seglog_ask.values.column_types import ColumnType, Written
 from seglog_ask.values.forms import Column, Tally, are_control, naming_headers

@@ -30,7 +30,7 @@ from seglog.locations import parse_location
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.routing import RoutingFileSystem
-from seglog_ask.table.options import ReadOptions
+from seglog_ask.table.plan.options import ReadOptions
 from seglog_stores.formats.tier_keys import DataKey
 from seglog_stores.formats.tier_manifest import ChunkIndex
 from seglog_stores.remote.routing import files_with

@@ -40,11 +40,11 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.discovery import find_partitions
-from seglog_ask.table.files import StoredLog, where_stored
-from seglog_ask.table.options import EARLIEST, LATEST, OffsetRule, ReadOptions
-from seglog_ask.table.partition_log import Identity, PartitionLog, permitted, settled
-from seglog_ask.table.schema import SEGMENTS
+from seglog_ask.table.plan.discovery import find_partitions
+from seglog_ask.table.plan.files import StoredLog, where_stored
+from seglog_ask.table.plan.options import EARLIEST, LATEST, OffsetRule, ReadOptions
+from seglog_ask.table.plan.partition_log import Identity, PartitionLog, permitted, settled
+from seglog_ask.table.plan.schema import SEGMENTS
 
 _logger = logging.getLogger("seglog.table.splits")
 

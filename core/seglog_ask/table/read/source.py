@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from seglog.errors import SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
-from seglog_ask.table.damage import Damage, handle
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.partition_log import PartitionLog
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.partition_log import PartitionLog
+from seglog_ask.table.read.damage import Damage, handle
 
 Failure = SeglogError | OSError
 

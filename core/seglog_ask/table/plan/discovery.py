@@ -1,7 +1,7 @@
 """Expands the user's paths into partitions on the driver, by file names only.
 
 A path is a partition directory, a log directory (one of a broker's `log.dirs`), a `.log` file, or a glob of them; it
-may lie in a broker's tiered storage or below a prefix of committed logs (`seglog_ask.table.files`).
+may lie in a broker's tiered storage or below a prefix of committed logs (`seglog_ask.table.plan.files`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from seglog.storage.lock import partition_path
 from seglog.storage.routing import RoutingFileSystem
 from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.surroundings import read_surroundings
-from seglog_ask.table.files import BrokersTiers, committed_files
-from seglog_ask.table.options import NO_TIER_NAMES, Offsets, ReadOptions
-from seglog_ask.table.partition_log import PartitionLog, list_segments, permitted
+from seglog_ask.table.plan.files import BrokersTiers, committed_files
+from seglog_ask.table.plan.options import NO_TIER_NAMES, Offsets, ReadOptions
+from seglog_ask.table.plan.partition_log import PartitionLog, list_segments, permitted
 from seglog_stores.formats.tier_names import COMMITTED, is_of_a_tier, is_place_name
 from seglog_stores.tiers.view import TierFileSystem
 

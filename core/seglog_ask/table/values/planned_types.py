@@ -10,12 +10,12 @@ from seglog.errors import SeglogError
 from seglog.format.columns import Side
 from seglog.model import Record
 from seglog.storage.filesystem import FileSystem
-from seglog_ask.table.damage import Damage
-from seglog_ask.table.options import ReadOptions
-from seglog_ask.table.partition_log import PartitionLog, settled
-from seglog_ask.table.records import placed_records
-from seglog_ask.table.splits import batch_range, pieces_of
-from seglog_ask.table.typed import TypedColumn
+from seglog_ask.table.plan.options import ReadOptions
+from seglog_ask.table.plan.partition_log import PartitionLog, settled
+from seglog_ask.table.plan.splits import batch_range, pieces_of
+from seglog_ask.table.read.damage import Damage
+from seglog_ask.table.read.records import placed_records
+from seglog_ask.table.values.typed import TypedColumn
 from seglog_ask.values.column_types import ColumnType, Sample, column_type
 from seglog_ask.values.forms import Forms, Tally
 from seglog_ask.values.shapes import Leaf, ListOf, MapOf, Shape, Struct

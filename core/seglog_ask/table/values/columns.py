@@ -25,7 +25,7 @@ from seglog.errors import ConfigError
 from seglog.format.columns import Records
 from seglog.kernels import gather
 from seglog.model import NO_TIMESTAMP, TimestampType, TopicPartition
-from seglog_ask.table.schema import Field, arrow_schema, headers_type
+from seglog_ask.table.plan.schema import Field, arrow_schema, headers_type
 
 BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20

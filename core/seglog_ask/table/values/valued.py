@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from seglog.escaping import plain_text
 from seglog.format.columns import SIDES, Side
-from seglog_ask.table.columns import Output, Part, readable_text
-from seglog_ask.table.typed import Shown, TypedColumn
+from seglog_ask.table.values.columns import Output, Part, readable_text
+from seglog_ask.table.values.typed import Shown, TypedColumn
 from seglog_ask.values.forms import Column, Values
 
 

@@ -29,12 +29,12 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from seglog.errors import ConfigError, SeglogError, UnsupportedError
-from seglog_ask.table.columns import ColumnBuilder, Output, Part, batch_of, empty_records
-from seglog_ask.table.partition_log import permitted
-from seglog_ask.table.pruning import Question, matching_partitions, of_partition, planned_pieces
-from seglog_ask.table.records import counted, placed_records
-from seglog_ask.table.source import LeftOut, Source
-from seglog_ask.table.splits import SegmentPiece
+from seglog_ask.table.engines.pruning import Question, matching_partitions, of_partition, planned_pieces
+from seglog_ask.table.plan.partition_log import permitted
+from seglog_ask.table.plan.splits import SegmentPiece
+from seglog_ask.table.read.records import counted, placed_records
+from seglog_ask.table.read.source import LeftOut, Source
+from seglog_ask.table.values.columns import ColumnBuilder, Output, Part, batch_of, empty_records
 
 if TYPE_CHECKING:
     import pandas

@@ -12,7 +12,7 @@ from typing import Literal
 from seglog.errors import IncompleteError
 from seglog.model import Isolation, TopicPartition
 from seglog.scan.selection import EVERYTHING, Selection
-from seglog_ask.table.schema import RECORDS
+from seglog_ask.table.plan.schema import RECORDS
 from seglog_stores.remote.settings import StoreSettings
 
 _logger = logging.getLogger("seglog.table.options")
