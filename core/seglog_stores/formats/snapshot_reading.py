@@ -49,9 +49,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 _FILE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_TIME_NS = (
-    10**9 << 63
-)  # a file system's seconds have 64 bits: a clock that was never set, or a wrong one, is a time too
+_TIME_NS = 10**9 << 63  # seconds of 64 bits: what a clock that was never set has written is a time, too
 _SLASH_OR_NUL = re.compile(r"[/\0]")
 
 Made = TypeVar("Made")
