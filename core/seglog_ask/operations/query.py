@@ -27,7 +27,6 @@ MEMORY_BYTES = 100_000_000
 
 _MISSING = re.compile(r"Table with name (.*?) does not exist!", re.DOTALL)
 _NO_SCHEMA = re.compile(r'Table with name "(.*?)" does not exist because', re.DOTALL)
-_NO_COLUMN = re.compile(r'Referenced column "(.*?)" not found')
 _NEAR = re.compile(r'syntax error at or near "')
 _BEFORE_TABLES = ("from", "join", ",")
 _BARE_OFFSET = re.compile(r'(?<![\w".])offset(?![\w"])', re.IGNORECASE)
