@@ -246,6 +246,14 @@ def read_whole(file: File, limit: int) -> bytes:
     return file.read_at(0, require_size(file, limit))
 
 
+def several_names(path: Path, names: int) -> RefusedError:
+    """Returns the error for writing a file that has other names: one may be a backup's, or that of a file of root."""
+    return RefusedError(
+        f"{path} has {names} names (hard links), and writing it would change the file under its other names: give it"
+        f" contents of its own first (cp -p {path} COPY && mv COPY {path})"
+    )
+
+
 def leads_nowhere(fs: FileSystem, path: Path) -> bool:
     """True for a link to something that is not there. Raises OSError."""
     link = fs.status(path, follow=False)

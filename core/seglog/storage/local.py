@@ -25,9 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from seglog.errors import RefusedError
 from seglog.storage import links
-from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpeningEach, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpeningEach, OpenMode, several_names
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -114,14 +113,11 @@ class LocalFile:
             os.ftruncate(self._descriptor, size)
 
     def _require_one_name(self) -> None:
-        """Checked once, before the first change: the other name may be a backup's, or that of a file of root."""
+        """Checked once, before the first change."""
         if not self._has_one_name:
             names = os.fstat(self._descriptor).st_nlink
             if names > 1:
-                raise RefusedError(
-                    f"{self.path} has {names} names (hard links), and writing it would change the file under its other"
-                    f" names: give it contents of its own first (cp -p {self.path} COPY && mv COPY {self.path})"
-                )
+                raise several_names(self.path, names)
             self._has_one_name = True
 
     def give(self, access: Access) -> None:

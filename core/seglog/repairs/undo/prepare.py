@@ -14,7 +14,7 @@ from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.repairs.undo.journal import VERSION, Change, Journal, RunRecord, RunState, read_journal
 from seglog.repairs.undo.partition_state import Settings, copies_of, stage_checkpoints, standing_of
 from seglog.repairs.undo.quarantine import discard_staged, new_run, purge_run
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, several_names
 from seglog.storage.room import check_space
 
 
@@ -38,8 +38,8 @@ def prepare_run(
     `stage` receives the run's folder, fills it durably, and returns the changes to make in the `partitions`, which are
     the names of their directories. `checkpoints` is what changes in the log directory's checkpoints. `facts` go into
     the journal's first line; `way_out` is the advice if disk space is short; `unclean` is as for `undoable`. Raises
-    RefusedError if there is no place for a quarantine or not enough disk space. A failure during staging leaves no
-    folder.
+    RefusedError if there is no place for a quarantine or not enough disk space, or for a cut in a file that has other
+    names. A failure during staging leaves no folder.
     """
     check_space(fs, log_directory, bytes_needed, log_directory, way_out)
     folder = new_run(fs, clock, log_directory, quarantine)
@@ -59,6 +59,7 @@ def prepare_run(
         changes = stage(folder)
         changes += copies_of(fs, log_directory, folder, partitions, changes)
         changes += stage_checkpoints(fs, log_directory, folder, partitions, checkpoints or {})
+        _require_one_name(fs, log_directory, changes)
         _make_durable(fs, log_directory, changes)
         journal.prepared(changes, standing_of(fs, log_directory, partitions, changes))
     except BaseException:
@@ -68,6 +69,15 @@ def prepare_run(
             purge_run(fs, failed)
         raise
     return read_journal(fs, folder), journal
+
+
+def _require_one_name(fs: FileSystem, log_directory: Path, changes: Sequence[Change]) -> None:
+    """Raises RefusedError for a file to cut that has other names: a prepared run could be neither applied nor taken
+    back."""
+    for path in [log_directory / change.path for change in changes if change.kind == "cut"]:
+        status = fs.status(path)
+        if status is not None and status.names > 1:
+            raise several_names(path, status.names)
 
 
 def _make_durable(fs: FileSystem, log_directory: Path, changes: Sequence[Change]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seglog import recover, repair
 from seglog.clock import FixedClock
 from seglog.errors import RefusedError
 from seglog.format.filenames import QUARANTINE
@@ -267,3 +268,19 @@ def test_a_log_directory_that_was_not_closed_stays_so(partition: Path) -> None:
     (partition.parent / MARKER).write_text("")
     run = done(partition, lambda fs: fs.remove(partition / LOGS[1]))
     assert not run.start["unclean"] and (partition.parent / MARKER).exists()
+
+
+@pytest.mark.parametrize("work", [recover, lambda path: repair(path, policy="truncate")])
+def test_a_file_with_other_names_is_not_cut_and_no_run_is_left(partition: Path, work: Callable[[Path], object]) -> None:
+    """As in a copy made of hard links (`cp -al`): the run could neither be applied nor taken back."""
+    for name in (MARKER, POINTS):
+        (partition.parent / name).unlink()
+    log = partition / LOGS[1]
+    log.write_bytes(log.read_bytes()[:-1])
+    (partition.parent.parent / "backup").hardlink_to(log)
+    before = files_of(partition)
+    with pytest.raises(RefusedError, match=rf"^{log} has 2 names[^;]*$"):
+        work(partition)
+    assert files_of(partition) == before
+    assert sorted(path.name for path in partition.parent.iterdir()) in (["t-0"], [".lock", "t-0"])
+    assert not any((partition.parent.parent / QUARANTINE).iterdir())
