@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import COMMAND, clean_logs, environment, json_lines, run
+from tests.support.log_files import contents_below
 
 
 def records(partition: Path) -> list[dict[str, object]]:
@@ -223,3 +224,18 @@ def test_a_partition_is_made_only_where_one_can_be(tmp_path: Path) -> None:
         done = run("append", "--create", place, input_text="v\n")
         assert (done.exit_code, told in done.stderr) == (code, True), done.stderr
         assert not place.exists()
+
+
+def test_a_stopped_brokers_log_that_ends_because_of_damage_is_left_as_it_is(tmp_path: Path) -> None:
+    """An append took the offsets of the good batches behind the damage, and cut them off."""
+    log = clean_logs(tmp_path) / "both-0"
+    segment = max(log.glob("*.log"))
+    data = segment.read_bytes()
+    segment.write_bytes(data[: len(data) // 2] + data[len(data) // 2 + 61 :])
+    for index in (segment.with_suffix(".index"), segment.with_suffix(".timeindex")):
+        index.write_bytes(b"")
+    before = contents_below(log.parent)
+    done = run("append", log, input_text="more\n")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert str(segment) in done.stderr and "good batches follow from offset" in done.stderr
+    assert contents_below(log.parent) == before

@@ -45,6 +45,8 @@ from seglog.format.filenames import segment_file_name
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.kernels import encode as kernels
 from seglog.log.producer_state import NOT_A_MARKER, BatchMetadata, read_markers
+from seglog.log.reader import require_end
+from seglog.log.segment import LogSegment
 from seglog.log.validator import (
     AppendOrigin,
     analyze,
@@ -237,6 +239,13 @@ class Appender:
 
     # --- shared -------------------------------------------------------------------------------------------
 
+    def roll(self) -> LogSegment:
+        """Begins a new segment at the log end. Raises CorruptRecordError where that is damage: the new segment would
+        take the offsets of good batches behind it.
+        """
+        require_end(self._log.view, writing=True)
+        return self.writer.roll_to(self._log.log_end_offset)
+
     @property
     def _sets_time(self) -> bool:
         return self._log.config.message_timestamp_type == TimestampType.LOG_APPEND_TIME
@@ -313,6 +322,7 @@ class Appender:
 
     def _write(self, parts: Iterable[EncodedBatches], origin: AppendOrigin, now_ms: int, as_one: bool) -> AppendInfo:
         log, replicated = self._log, origin != AppendOrigin.REPLICATION
+        require_end(log.view, writing=True)
         first_offset, max_timestamp, count, size = -1, NO_TIMESTAMP, 0, 0
         for part in parts:
             if first_offset < 0:

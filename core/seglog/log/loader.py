@@ -11,7 +11,8 @@
 A segment whose offsets overflow is split, and the step starts again.
 
 If a broker would refuse to start after a clean stop (zeros after the last batch), or would write after a torn tail, the
-log ends before those bytes here, and the first append cuts them off.
+log ends before those bytes here, and the first append cuts them off. Where they are damage, which may hide good
+batches, appending is refused (`Log.append`).
 
 With `writable=False` the loader works on an overlay that keeps every change in memory: steps 1, 4 and 5 show what a
 broker would see, nothing is recovered, and nothing on disk is touched. `read_loader` does so if names and sizes do not

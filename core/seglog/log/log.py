@@ -200,9 +200,9 @@ class Log(ArrowDoor):
         """Appends records, or columns, in batches of at most `batch_records` and `batch_bytes` (default 16 KiB).
 
         `codec` applies if `compression.type` is `producer`; `pool` compresses in parallel. Records without timestamp
-        get the current time; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError
-        or InvalidRecordError before anything is written, OSError as the file system does; after a failure in the
-        middle, `log_end_offset` tells where to continue.
+        get the current time; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError,
+        InvalidRecordError, or CorruptRecordError (the log's end is damage) before anything is written, OSError as the
+        file system does; after a failure in the middle, `log_end_offset` tells where to continue.
         """
         with self._changing():
             return self._appender.append_records(
@@ -259,7 +259,7 @@ class Log(ArrowDoor):
     def roll(self) -> LogSegment:
         """Begins a new segment at the log end, unless the active one is empty (Kafka: UnifiedLog.roll)."""
         with self._changing():
-            return self._appender.writer.roll_to(self.log_end_offset)
+            return self._appender.roll()
 
     # --- durability ---------------------------------------------------------------------------------------
 

@@ -275,6 +275,15 @@ def unreadable_end(view: LogView) -> Unreadable | None:
     return None if found is None or found.gap.preallocated else found
 
 
+def require_end(view: LogView, writing: bool = False) -> None:
+    """Raises CorruptRecordError, a reader's or a writer's, if the log ends because of damage, not because nothing more
+    was written.
+    """
+    found = unreadable_end(view)
+    if found is not None and not found.is_torn_end:
+        raise found.error(writing)
+
+
 def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position: int) -> Ranges:
     """Yields the offsets of all batches from the start of `start` to byte `position` of `end`, for `SeenOffsets`."""
     first, last = view.floor(start.segment_base_offset), view.floor(end.segment_base_offset)
@@ -363,18 +372,12 @@ class LogReader:
         while True:
             view = self._log.view
             if offset >= view.log_end_offset:
-                self._require_end(view)
+                require_end(view)
             try:
                 return fetch(view, offset, max_bytes, level, min_one_message=min_one_message)
             except FileNotFoundError:
                 if self._log.view is view:
                     raise
-
-    def _require_end(self, view: LogView) -> None:
-        """Raises CorruptRecordError if the log ends because of damage, not because nothing more was written."""
-        found = unreadable_end(view)
-        if found is not None and not found.is_torn_end:
-            raise found.error()
 
     def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
         """Yields the records from `offset` (default: log start) on that are readable now, `max_bytes` at a time."""
@@ -406,4 +409,4 @@ class LogReader:
                     return
                 first = fetched = self.read(following, max_bytes, isolation)
         if limit >= view.log_end_offset:
-            self._require_end(view)
+            require_end(view)

@@ -33,8 +33,8 @@ class Unreadable:
         """True for what a crash leaves at the end of a log: an incomplete batch, or preallocated zeros."""
         return self.following is None and (self.gap.zeros or self.gap.reason is EndReason.TRAILING)
 
-    def error(self) -> CorruptRecordError:
-        """Returns the error for a reader who needs these bytes."""
+    def error(self, writing: bool = False) -> CorruptRecordError:
+        """Returns the error for a reader who needs these bytes, or for a writer who would go on in their place."""
         last = None
         if self.following is None:
             after = "nothing good follows in this file"
@@ -43,6 +43,8 @@ class Unreadable:
             after = f"good batches follow from offset {base} on (position {position}; `seglog dump` shows them)"
             last = base - 1 if base > self.first_offset else None
         reason = f"{self.gap.why}; {after}, so {count_text(self.gap.length, 'byte')} cannot be read"
+        if writing:
+            reason = f"{self.gap.why}; {after}, so nothing is written here: `seglog repair` mends the log first"
         return CorruptRecordError(self.path, reason, self.gap.position, self.first_offset, last)
 
 

@@ -38,7 +38,7 @@ from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.outline import LogFacts
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments, rebuild_producer_state
+from seglog.log.segments import LogSegments, LogView, rebuild_producer_state
 from seglog.log.swap import retire_segments, retire_snapshots
 from seglog.storage.filesystem import FileSystem
 
@@ -54,6 +54,8 @@ class WritableLog(LogFacts, Protocol):
     def fs(self) -> FileSystem: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def view(self) -> LogView: ...
     @property
     def segments(self) -> LogSegments: ...
     @property

@@ -15,6 +15,7 @@ from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
+from seglog.log.reader import require_end
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.repairs.undo.undoable import undoable
 from seglog.scan.listing import require_partition
@@ -50,7 +51,11 @@ class Keeper:
         return report
 
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
-        """Opens a partition for writing (`open_partition`); returns the recovery's report as well."""
+        """Opens a partition for writing (`open_partition`); returns the recovery's report as well.
+
+        Raises CorruptRecordError, before anything is changed, if a log that was closed properly ends because of damage:
+        a broker goes on there, where good batches may follow.
+        """
         partition, report = partition_path(partition), None
         settle_unfinished(self.fs, partition.parent, self.settled)
         if self.fs.status(partition) is not None:
@@ -59,6 +64,7 @@ class Keeper:
             try:
                 with owner.try_log(partition) as tried:
                     if not tried.recovery.truncated_bytes:
+                        require_end(tried.view, writing=True)
                         log = owner.keep(tried)
                         return owner, log, log.recovery
                 report = self.recover(partition)
