@@ -67,23 +67,23 @@ class Sender:
         extents = old.extents if old is not None and start else ()
         if len(extents) >= MOST_EXTENTS and start < size:
             start, extents = 0, ()
-        if start < size:
-            extents = (*extents, self.extent(name, file, start, size, folder))
+        while start < size:  # what has no object of its own is held in memory: no more of it than a pack
+            end = size if _is_object(name, start, folder) else min(size, start + PACK_BYTES)
+            extents = (*extents, self.extent(name, file, start, end, folder))
+            start = end
         return StoredFile(name, status.modified_ns, status.inode, tail_of(file, size), extents)
 
     def extent(self, name: str, file: File, start: int, end: int, folder: str) -> Extent:
         """Stores bytes of a file. Raises RefusedError if it changes meanwhile, OSError."""
         size = end - start
-        stem, _, kind = name.partition(".")
-        place = f"{OBJECTS}/{folder}/{stem}-{start}-"
-        if size < LARGE_BYTES or not is_object_name(f"{place}{'0' * 32}.{kind}"):
+        if size < LARGE_BYTES or not _is_object(name, start, folder):
             data = file.read_at(start, size)
             if len(data) != size:
                 raise RefusedError(f"{file.path} is shorter than it was")
             return self.packed(data)
         copied = file if isinstance(file, CopiedFile) and file.start == start else None
         digest = digest_of(file, start, end) if copied is None else copied.finish(end)
-        target = f"{place}{digest}.{kind}"
+        target = _object_name(name, start, folder, digest)
         if target not in self.stored_objects:
             if copied is not None and copied.target is not None and self.repository is not None:
                 self.repository.finish(copied.target, target)
@@ -135,6 +135,16 @@ class Sender:
     def _count(self, size: int) -> None:
         self.sent.objects += 1
         self.sent.bytes += size
+
+
+def _object_name(name: str, start: int, folder: str, digest: str) -> str:
+    stem, _, kind = name.partition(".")
+    return f"{OBJECTS}/{folder}/{stem}-{start}-{digest}.{kind}"
+
+
+def _is_object(name: str, start: int, folder: str) -> bool:
+    """True for files of segments; checkpoints and the like, whatever size they claim, are in packs."""
+    return is_object_name(_object_name(name, start, folder, "0" * 32))
 
 
 def kept_bytes(file: File, size: int, status: FileStatus, old: StoredFile | None) -> int:

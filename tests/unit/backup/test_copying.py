@@ -14,7 +14,7 @@ from seglog.storage.routing import machine_files
 from seglog_rescue.backup.copying import CopiedFile
 from seglog_rescue.backup.repository import Repository, digest_of
 from seglog_rescue.backup.restoring import restore_snapshots
-from seglog_rescue.backup.sending import Sender
+from seglog_rescue.backup.sending import PACK_BYTES, Sender
 from seglog_rescue.operations.backup import BackupRequest, backup
 from seglog_stores.formats.snapshot_manifest import FILE_BYTES_LIMIT
 from tests.support.log_files import batch
@@ -103,3 +103,22 @@ def test_a_file_too_large_for_a_manifest_is_refused_before_it_is_read(tmp_path: 
     assert status is not None
     with FS.open(path, "r") as file, pytest.raises(RefusedError, match=f"{path}: {FILE_BYTES_LIMIT + 1} bytes"):
         Sender(None, set()).extended(path.name, file, FILE_BYTES_LIMIT + 1, status, None, "orders-0/_")
+
+
+def test_a_checkpoint_of_any_size_is_held_a_pack_at_a_time(tmp_path: Path) -> None:
+    """A sparse file in the place of a checkpoint was read whole: 2 GiB took 4.2."""
+    size = 2 * PACK_BYTES + 5
+    log = tmp_path / "logs" / "orders-0" / "00000000000000000000.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(batch(0))
+    with (tmp_path / "logs" / "cleaner-offset-checkpoint").open("wb") as file:
+        file.write(b"0\n")
+        file.truncate(size)
+    request = BackupRequest([tmp_path / "logs"], tmp_path / "backup")
+    snapshot = backup(FS, machine_files(), ManualClock(START_MS), request).snapshot
+    (stored,) = [file for file in snapshot.directories[0].files if file.name == "cleaner-offset-checkpoint"]
+    assert [extent.size for extent in stored.extents] == [PACK_BYTES, PACK_BYTES, 5]
+    repository = Repository(machine_files(), tmp_path / "backup")
+    restore_snapshots(repository, [repository.read(snapshot.id)], FS, tmp_path / "made", lambda _size: None)
+    made = (tmp_path / "made" / "cleaner-offset-checkpoint").read_bytes()
+    assert made == (tmp_path / "logs" / "cleaner-offset-checkpoint").read_bytes() and len(made) == size
