@@ -18,7 +18,7 @@ from uuid import UUID
 
 from seglog.configuration.feature_levels import METADATA_VERSION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_name_problem
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import FramedRecord
 from seglog.model import TopicPartition
@@ -135,23 +135,29 @@ def read_cluster_metadata(fs: FileSystem, log_directory: Path, *, assignments: b
     changes = MetadataChanges(ClusterMetadata(directory))
     replay = MetadataReplay(changes.apply, (*_KINDS, *_ASSIGNMENTS) if assignments else _KINDS)
     replay.read(fs, directory)
-    changes.metadata.end_offset, changes.metadata.problems = replay.end_offset, replay.problems
+    changes.metadata.end_offset = replay.end_offset
+    changes.metadata.problems = [*replay.problems, *changes.problems]
     changes.metadata.torn = replay.torn
     return changes.metadata
 
 
 class MetadataChanges:
-    """Applies the records of a replay to `metadata`."""
+    """Applies the records of a replay to `metadata`; `problems` are messages about those that are left out."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
+        self.problems: list[str] = []
 
     def apply(self, record: FramedRecord, source: MetadataRecord) -> None:
         data = record.data
         if record.type == CONFIG_RECORD:
             self._configure(source, data)
         elif record.type == TOPIC_RECORD:
-            self.metadata.topic_ids[data["name"]] = data["topicId"]
+            wrong = topic_name_problem(data["name"])  # names of directories are made of it
+            if wrong is None:
+                self.metadata.topic_ids[data["name"]] = data["topicId"]
+            else:
+                self.problems.append(f"{source.path}: offset {source.offset}: {wrong}")
         elif record.type == PARTITION_RECORD:
             known = self.metadata.partitions.setdefault(data["topicId"], {})
             known[int(data["partitionId"])] = Assignment(

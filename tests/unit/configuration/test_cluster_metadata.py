@@ -98,6 +98,16 @@ def test_removing_a_topic_takes_its_configuration_and_a_new_topic_starts_afresh(
     assert values(directory, "a") == {"l": "2"}
 
 
+@pytest.mark.parametrize("name", ["a\0", "a/b", "..", ""])
+def test_a_topic_of_a_name_that_no_topic_has_is_left_out_and_told(directory: Path, name: str) -> None:
+    """Names of directories are made of it; damage within a good checksum is a controller's, or its memory's."""
+    path = log(directory, topic_record("good", 7), topic_record(name, 8))
+    found = replayed(directory)
+    assert list(found.topic_ids) == ["good"] and not found.knows_topics
+    (problem,) = found.problems
+    assert problem.startswith(f"{path}: offset 1: ") and "topic" in problem
+
+
 def test_a_broker_inherits_the_cluster_default_and_overrides_it(directory: Path) -> None:
     log(
         directory,
