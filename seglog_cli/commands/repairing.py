@@ -57,7 +57,7 @@ def _planned(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCode
     show_plan(session.console, planned.plan)
     if not planned.plan.is_empty:
         session.offer_to_apply()
-    if planned.plan.unopened:
+    if planned.plan.unopened or (planned.plan.is_empty and not planned.before.summary.complete):
         return ExitCode.INCOMPLETE
     return ExitCode.FOUND if planned.before.damaged or not planned.plan.is_empty else ExitCode.DONE
 
@@ -76,13 +76,11 @@ def _repaired(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCod
 def _exit_code(done: Repaired) -> ExitCode:
     if done.outcome.failure is not None:
         return exit_code_of(done.outcome.failure)  # nothing was repaired
-    if done.outcome.plan.unopened:
+    if done.outcome.plan.unopened or (done.outcome.run is None and not done.before.summary.complete):
         return ExitCode.INCOMPLETE
     if not done.complete:
         return ExitCode.REPAIRED_IN_PART
-    if done.outcome.run is not None:
-        return ExitCode.REPAIRED
-    return ExitCode.DONE if done.before.summary.complete else ExitCode.INCOMPLETE
+    return ExitCode.DONE if done.outcome.run is None else ExitCode.REPAIRED
 
 
 def _watch(session: Session, shown: FindingsShown) -> RepairWatch:
@@ -129,7 +127,7 @@ def show_plan(console: Console, plan: RepairPlan) -> None:
     for sentence in plan.unopened:
         console.error(sentence)
     if not rows:
-        console.message("nothing to repair")
+        console.message("nothing can be repaired" if plan.unrepaired or plan.unopened else "nothing to repair")
     elif not console.as_json:
         lost = sum(partition.removed_bytes for partition in plan.partitions)
         console.line(
@@ -165,7 +163,7 @@ def show_outcome(
         for sentence in _what_left(outcome.plan, outcome.run):
             console.line(sentence)
         console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
-    elif not before.damaged:
+    elif not before.damaged and before.summary.complete and not left:
         console.line(console.styled("nothing wrong", "good"))
 
 

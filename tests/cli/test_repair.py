@@ -15,7 +15,7 @@ from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, contents_below, write_segment
-from tests.support.other_users import needs_root, planted_link
+from tests.support.other_users import acting_as_user, given_to, needs_root, open_directory, planted_link
 
 LOG = "00000000000000000000.log"
 
@@ -402,3 +402,17 @@ def test_a_quarantine_that_cannot_be_there_is_refused_before_anything_is_verifie
     result = run("repair", *more, "--quarantine", path / "quarantine", path)
     assert result.exit_code == 12 and "is inside the log directory" in result.stderr
     assert "batches" not in result.output and result.stdout == ""
+
+
+@needs_root
+@pytest.mark.parametrize("options", [("-n",), ()])
+def test_a_segment_that_may_not_be_read_is_not_said_to_be_sound(options: tuple[str, ...]) -> None:
+    """The dry run ended with 0, and the run said that nothing was wrong."""
+    with open_directory() as place:
+        log = clean_logs(place) / "orders-none-0"
+        min(log.glob("*.log")).chmod(0)
+        given_to(place)
+        with acting_as_user():
+            done = run("repair", *options, log)
+    assert done.exit_code == 3 and "Permission denied" in done.output
+    assert "nothing wrong" not in done.output and "nothing to repair" not in done.output
