@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -63,6 +64,13 @@ def test_bytes_that_are_no_text_are_escaped_and_headers_are_text(tmp_path: Path)
     assert first["headers"] == [{"key": "h", "value": "\\xff"}, {"key": "i", "value": None}]
     assert (second["key"], second["value"], second["headers"]) == (None, None, None)
     assert sql("select key from t where value_bytes = 'a\\xFFb'::blob", tmp_path) == [{"key": "k"}]
+
+
+@pytest.mark.parametrize("table", ["records", "batches", "segments"])
+def test_a_directory_whose_name_is_not_utf_8_is_a_topic_too(logs: Path, table: str) -> None:
+    partition = (logs / "orders-none-0").rename(logs / os.fsdecode(b"b\xff-0"))
+    (row,) = sql(f"select distinct topic, partition from {table}", partition)
+    assert row == {"topic": "b\ufffd-0", "partition": 0}
 
 
 def test_what_else_a_log_directory_tells(logs: Path) -> None:

@@ -30,7 +30,14 @@ from seglog_ask.table.plan.splits import SegmentPiece, Split
 from seglog_ask.table.read.damage import CHECKSUM, Damage, handle
 from seglog_ask.table.read.reading import Batches, ReplacedError, as_it_is, walk_file, walk_piece
 from seglog_ask.table.read.records import decoded, placed_records
-from seglog_ask.table.values.columns import ColumnBuilder, Output, spark_outputs, timestamp_types, timestamps
+from seglog_ask.table.values.columns import (
+    ColumnBuilder,
+    Output,
+    spark_outputs,
+    timestamp_types,
+    timestamps,
+    valid_text,
+)
 
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
@@ -50,7 +57,7 @@ def split_batches(
     schema = arrow_schema(projection)
     for piece in split.pieces:
         for path, columns in _VIEWS[options.view](fs, piece, options):
-            place = {"topic": piece.topic, "partition": piece.partition, "segment": path}
+            place = {"topic": valid_text(piece.topic), "partition": piece.partition, "segment": valid_text(path)}
             rows = len(next(iter(columns.values())))
             arrays = []
             for wanted, target in zip(projection, schema, strict=True):
