@@ -191,8 +191,9 @@ def joined(parts: Sequence[Records]) -> Records:
         shifts.append(end - len(part.arena))
     lengths, first = [len(part.rows) for part in parts], parts[0].first_batch
     rows = joined_rows([part.rows for part in parts])
+    moved = np.repeat(np.array(shifts, np.int32), lengths)  # an OverflowError beyond 2 GiB
     for name in ("position", "key_position", "value_position", "headers_position"):
-        rows[name] += np.repeat(np.array(shifts, np.int32), lengths)  # an OverflowError beyond 2 GiB
+        rows[name] += moved
     rows["batch"] += np.repeat([part.first_batch - first for part in parts], lengths)
     heads = [part for part in parts if not part.rows_before]
     batches = joined_rows([part.batches for part in heads])

@@ -68,7 +68,8 @@ class Sender:
         if len(extents) >= MOST_EXTENTS and start < size:
             start, extents = 0, ()
         while start < size:  # what has no object of its own is held in memory: no more of it than a pack
-            end = size if _is_object(name, start, folder) else min(size, start + PACK_BYTES)
+            is_whole = size - start <= PACK_BYTES or _is_object(name, start, folder)
+            end = size if is_whole else start + PACK_BYTES
             extents = (*extents, self.extent(name, file, start, end, folder))
             start = end
         return StoredFile(name, status.modified_ns, status.inode, tail_of(file, size), extents)
