@@ -237,14 +237,14 @@ class Appender:
         validate_for_follower(analyzed, log.log_end_offset)
         return self._check_and_write([analyzed], AppendOrigin.REPLICATION, log.clock.now_ms())
 
-    # --- shared -------------------------------------------------------------------------------------------
-
     def roll(self) -> LogSegment:
         """Begins a new segment at the log end. Raises CorruptRecordError where that is damage: the new segment would
         take the offsets of good batches behind it.
         """
         require_end(self._log.view, writing=True)
         return self.writer.roll_to(self._log.log_end_offset)
+
+    # --- shared -------------------------------------------------------------------------------------------
 
     @property
     def _sets_time(self) -> bool:

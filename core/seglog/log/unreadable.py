@@ -42,9 +42,9 @@ class Unreadable:
             base, position = int(self.following["base_offset"]), int(self.following["position"])
             after = f"good batches follow from offset {base} on (position {position}; `seglog dump` shows them)"
             last = base - 1 if base > self.first_offset else None
-        reason = f"{self.gap.why}; {after}, so {count_text(self.gap.length, 'byte')} cannot be read"
-        if writing:
-            reason = f"{self.gap.why}; {after}, so nothing is written here: `seglog repair` mends the log first"
+        unwritten = "nothing is written here: `seglog repair` mends the log first"
+        so = unwritten if writing else f"{count_text(self.gap.length, 'byte')} cannot be read"
+        reason = f"{self.gap.why}; {after}, so {so}"
         return CorruptRecordError(self.path, reason, self.gap.position, self.first_offset, last)
 
 

@@ -53,8 +53,8 @@ class Keeper:
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
         """Opens a partition for writing (`open_partition`); returns the recovery's report as well.
 
-        Raises CorruptRecordError, before anything is changed, if a log that was closed properly ends because of damage:
-        a broker goes on there, where good batches may follow.
+        Raises CorruptRecordError, before anything is changed, if a log that was closed properly ends because of damage,
+        behind which good batches may follow.
         """
         partition, report = partition_path(partition), None
         settle_unfinished(self.fs, partition.parent, self.settled)
